@@ -10,11 +10,11 @@ Annotators miss 30 % of the entities ("misses"), give 25 % of them another label
 border of 30 % ("borders"), or do all of that and make up an entity at each 500th token ("all"); or
 they are models trained on a few other texts ("models"). "3 all" are three annotators.
 
-Ways: the checked texts alone, these and the answers as they are (with several annotators the
-votes), the noise channel with the distribution of a model of the checked texts ("once") and with
-the distributions of students of folds ("folds"), and all texts with gold annotation. Results are
-added to the file, so that a run continues where it stopped. `--rows` prints the means of the
-results in the file.
+Ways: the answers as they are alone ("noisy"; with several annotators the votes), the checked texts
+alone ("gold"), both of these ("both"), the noise channel with the distribution of a model of the
+checked texts ("once") and with the distributions of students of folds ("folds"), and all texts with
+gold annotation ("clean"). Results are added to the file, so that a run continues where it stopped.
+`--rows` prints the means of the results in the file.
 """
 
 import random
@@ -44,7 +44,7 @@ from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.fitting.linear_training import LinearPipeline
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
-from spacy_costner.workflows.noisy_labels.channel_distillation import one_pass
+from spacy_costner.workflows.noisy_labels.channel_distillation import short_training
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ChannelTraining,
     choose_way,
@@ -216,9 +216,8 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 
     checked = [text.doc for text in texts.checked]
     voted = [texts.voted_doc(text) for text in texts.unchecked]
-    one_pass_training = replace(training, config=one_pass(training.config))
-    channel = ChannelTraining(one_pass_training, texts)
-    models = {"gold": train(training, checked)}
+    channel = ChannelTraining(short_training(training.config, texts.labels), texts)
+    models = {"noisy": train(training, voted), "gold": train(training, checked)}
     began = process_time()
     models["both"] = train(training, [*checked, *voted])
     seconds_of_student = process_time() - began
@@ -257,7 +256,7 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 
 def print_rows(results: Mapping[Setting, Result]) -> None:
     """Print a row for each setting, with the means over seeds."""
-    ways = ("gold", "both", "once", "folds", "clean")
+    ways = ("noisy", "gold", "both", "once", "folds", "clean")
     names = " | ".join(ways)
     print(f"| corpus | annotators | checked | F of answers | {names} | test: {names} |")
     groups: dict[tuple[str, str, int], list[Result]] = {}

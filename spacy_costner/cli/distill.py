@@ -14,6 +14,8 @@ import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from typer import Argument, Option
 
+from ..files.saving import check_file, save_text
+from ..pages.rendering import render
 from ..readers import ReadOptions
 from ..workflows.config.loading import read_config, with_reading
 from ..workflows.noisy_labels.channel_distillation import LearnedNoise
@@ -80,6 +82,10 @@ def distill_cli(
     other_teachers: Annotated[
         list[str] | None, Option("--teacher", "-t", help="Another teacher. Repeatable")
     ] = None,
+    html_path: Annotated[
+        Path | None,
+        Option("--html", help="With --noise: output HTML page of how each teacher errs"),
+    ] = None,
     *,
     reading: ReadOptions,
     print_json: JsonOption = False,
@@ -101,9 +107,15 @@ def distill_cli(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
+        if html_path is not None and run.keywords["noise"] is None:
+            raise ValueError(f"{html_path}: --html: expected --noise channel with it")
+        gold_paths = [path for path in [run.keywords["gold_path"]] if path is not None]
+        check_file(html_path, [config_path, *teachers, *gold_paths, *raw_paths])
         config = with_reading(read_config(config_path, overrides), reading)
         distilled = run(teachers, config, raw_paths, output_path, reading=reading)
-    print_result(distilled, distilled_text(distilled), print_json, distilled.path)
+        if html_path is not None:
+            save_text(html_path, noise_page(distilled))
+    print_result(distilled, distilled_text(distilled), print_json, distilled.path, html_path)
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -143,6 +155,13 @@ def distilled_text(distilled: Distilled) -> str:
         lines += ["", text_table(table)]
     lines += [f"note: {note}" for note in distilled.notes]
     return "\n".join(lines)
+
+
+def noise_page(distilled: Distilled) -> str:
+    """Render an HTML page of what was learned of annotators."""
+    return render(
+        "noise.html", noise=distilled.noise, student=distilled.path, notes=distilled.notes
+    )
 
 
 def percentages(*shares: float | None) -> list[str]:

@@ -312,7 +312,12 @@ class TotalLoss:
 
 
 def train_at_once(
-    model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
+    model: Model,
+    objective: Objective,
+    tags: Tags,
+    examples: Sequence[Example],
+    *,
+    max_iterations: int = MOST_ITERATIONS,
 ) -> TrainingResult:
     """Train the weights of a linear model on all examples at once, from weights of 0.
 
@@ -323,6 +328,7 @@ def train_at_once(
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The training examples.
+    max_iterations (int): The most iterations of each run.
     RETURNS (TrainingResult): How training ended. Each evaluation of the loss counts as an epoch of
         one step. The value is the loss with its penalty, per token, at the end of the last training
         whose weights are used.
@@ -350,7 +356,7 @@ def train_at_once(
             inputs=inputs,
         )
         start = numpy.zeros(total.shape).reshape(-1)
-        minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
+        minimum = minimise_by_lbfgs(total, start, max_iter=max_iterations, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
         is_interrupted = minimum.reason == INTERRUPTED
         # If the second training is interrupted, only the weights of the first one are used.

@@ -125,17 +125,19 @@ def expectations(
         scores = Potentials(doc_emissions, transitions, start, end, lengths)
         scores = chain.constrain(scores, finest.constraints)
         # The gradient of log Z has the expected counts of tags and transitions.
-        _, backprop = chain.log_partition(scores)
+        log_z, backprop = chain.log_partition(scores)
         expected_counts = backprop(numpy.ones(len(lengths)))
         counts = map_scores(_round_down, expected_counts)
-        entropies, _ = chain.entropy(scores)
+        # H(p) = log Z - E_p[s]. It is 0 for a sequence without a possible path.
+        log_z = log_z[~numpy.isneginf(log_z)]
+        entropy = float(log_z.sum()) - _sum_of_products(expected_counts, scores)
 
         # The first four fields: "emissions", "transitions", "start" and "end"
         saved: SavedSoftTargets = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
         saved["labels"] = list(finest.labels)
-        saved["entropy"] = float(entropies.sum())
+        saved["entropy"] = entropy
         yield saved
 
 
@@ -147,6 +149,16 @@ def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
     # Split where the doc changes: before the first sequence of each doc but the first doc.
     first_sequences = numpy.flatnonzero(numpy.diff(doc_of_sequence)) + 1
     return numpy.split(lengths, first_sequences)
+
+
+def _sum_of_products(expected_counts: Potentials, scores: Potentials) -> float:
+    """The expected score: the sum of scores, each times its expected count. What is impossible has
+    the count 0 and the score minus infinity, and adds nothing."""
+    total = 0.0
+    for counts, array in zip(expected_counts[:4], scores[:4]):
+        is_possible = counts > 0
+        total += float(counts[is_possible] @ array[is_possible])
+    return total
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:

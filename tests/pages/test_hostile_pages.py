@@ -7,7 +7,13 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner.cli.audit import audit_page
+from spacy_costner.cli.distill import noise_page
 from spacy_costner.cli.report import report_page
+from spacy_costner.metrics import Difference
+from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
+from spacy_costner.workflows.noisy_labels.channel_distillation import LearnedNoise
+from spacy_costner.workflows.noisy_labels.distillation import Distilled
+from spacy_costner.workflows.noisy_labels.noise_channel import CHANNEL, Corrections, Way
 from spacy_costner.workflows.noisy_labels.suspects import Suspect
 from spacy_costner.workflows.reports.reporting import report
 
@@ -108,3 +114,33 @@ def test_nothing_of_an_audit_runs(tab: Browser, tmp_path: Path) -> None:
     tab.press(" ")
     answered = f"1 accepted, 0 rejected, {len(HOSTILE) - 1} to do"
     assert tab.run("byId('answered').textContent") == answered
+
+
+@needs_chromium
+def test_nothing_of_a_page_of_annotators_runs(tab: Browser, tmp_path: Path) -> None:
+    """Labels and the name of the annotator are markup."""
+    share = 1 / len(HOSTILE)
+    errors = AnnotatorErrors(
+        name=HOSTILE[0],
+        n_texts=2,
+        n_checked=1,
+        n_repeated=0,
+        precision=None,
+        recall=None,
+        f_score=None,
+        found={label: dict.fromkeys(HOSTILE, share) for label in HOSTILE},
+        missed=dict.fromkeys(HOSTILE, 0.0),
+        false_alarms=0.0,
+    )
+    way = Way(CHANNEL, 0.5, 0.5, 0.5, Difference(0.0, 0.0, 0.0, 1.0))
+    noise = LearnedNoise([errors], 1, [way], CHANNEL, Corrections())
+    distilled = Distilled(
+        tmp_path, n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise
+    )
+    path = tmp_path / "noise.html"
+    path.write_text(noise_page(distilled), encoding="utf8")
+
+    check_nothing_runs(tab, path, "Noise channel")
+
+    assert tab.run("document.querySelector('h3').textContent") == HOSTILE[0]
+    assert tab.run("document.querySelectorAll('table').length") == 3

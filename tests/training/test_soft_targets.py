@@ -129,6 +129,19 @@ def test_divergence_is_that_of_enumerated_entities(student: Tags, teacher: Tags)
     assert divergence(scores, soft).value == pytest.approx(expected, abs=CLOSE)
 
 
+def test_the_entropy_is_0_for_a_doc_without_a_possible_path() -> None:
+    """It is the entropy of the others."""
+    tags = Tags(["X"], "IOB2")
+    potentials = constrained(tags)
+    entropies, _ = chain.entropy(potentials)
+    first_length = potentials.lengths[0]
+    potentials.emissions[:first_length] = -numpy.inf
+
+    saved = [targets["entropy"] for targets in expectations(potentials, tags)]
+
+    assert_allclose(saved, [0.0, *entropies[1:]], atol=1e-6)
+
+
 def test_the_gradient_of_the_divergence_is_its_derivative() -> None:
     student = Tags(["w", "y", "x"], "IOB2", "before")
     teacher = Tags(["x", "y"], "BILUO")

@@ -394,6 +394,16 @@ def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
     assert ner.progress.steps == 0
 
 
+def test_training_at_once_takes_the_given_number_of_iterations() -> None:
+    """From weights of 0 an iteration takes one evaluation here, and the start takes one."""
+    nlp, examples = initialized(outside="single")
+    ner = nlp.get_pipe("ner")
+
+    trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples, max_iterations=3)
+
+    assert trained.n_steps == 4
+
+
 def test_weights_spread_over_a_split_outside_give_the_same_partition_function() -> None:
     nlp, examples = initialized(outside="before")
     ner = nlp.get_pipe("ner")

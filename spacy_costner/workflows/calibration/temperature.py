@@ -334,12 +334,20 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
 
 
 def minimise_within_limits(
-    function: Callable[[Floats1d], tuple[float, Floats1d]], start: Floats1d
+    function: Callable[[Floats1d], tuple[float, Floats1d]],
+    start: Floats1d,
+    *,
+    name: str = "temperature",
 ) -> Floats1d:
-    """Minimise a smooth function of the logarithms of temperatures, by L-BFGS: see
+    """Minimise a smooth function of the logarithms of temperatures or weights, by L-BFGS: see
     `training.lbfgs`. The logarithms stay between -`MAX_LOG` and `MAX_LOG`. There is a warning if a
     derivative is above `PRECISION` at the end, unless its logarithm is held at a limit.
-    Shapes of the logarithms and of the gradient: (P,)"""
+
+    function (Callable): Takes logarithms to a value and its gradient. Shapes: (P,) to (P,)
+    start (Floats1d): The logarithms to start from. Shape: (P,)
+    name (str): What the logarithms are of, for the warning.
+    RETURNS (Floats1d): The logarithms at the minimum. Shape: (P,)
+    """
 
     def evaluate(logs: Floats1d) -> Iterate:
         """Evaluate the function at logarithms, or at the limit of those that are beyond it."""
@@ -377,8 +385,8 @@ def minimise_within_limits(
             break
     steepest = float(numpy.abs(free_gradient).max())
     warnings.warn(
-        f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
-        f"most {MAX_STEPS} steps: the temperature may not be the best one",
+        f"{name}: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at most "
+        f"{MAX_STEPS} steps: the {name} may not be the best",
         stacklevel=2,
     )
     return point.vector

@@ -23,6 +23,7 @@ from ...annotation.equal_texts import assign_folds, number_texts
 from ...pipeline.component import CostSensitiveNER
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
+from ...training.lbfgs import MOST_ITERATIONS
 from ...training.online import INTERRUPTED
 from ..corpora import are_few
 from ..evaluation.predictions import DevPredictions, predict_dev
@@ -55,7 +56,8 @@ class Fold(NamedTuple):
 class FoldTraining:
     """How the models of folds are trained. It is the same for all folds, and workers get it
     pickled. `is_small`: whether all docs together are few: each model is trained as one on all
-    docs would be. None: the docs of each model are counted. See `hold_out` for the other fields."""
+    docs would be. None: the docs of each model are counted. `max_iterations`: see `train_linear`.
+    See `hold_out` for the other fields."""
 
     config: Config
     labels: Sequence[str]
@@ -63,6 +65,7 @@ class FoldTraining:
     is_small: bool | None
     keeps_starts: bool
     prepare_component: PrepareComponent | None
+    max_iterations: int = MOST_ITERATIONS
 
     def train(self, examples: Iterable[Example]) -> LinearPipeline:
         """Train a model on docs.
@@ -84,7 +87,13 @@ class FoldTraining:
 
         training_examples = list(self.copies(nlp, examples))
         prepared = prepare(linear, lambda nlp: training_examples)
-        trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
+        trained = train_linear(
+            linear,
+            prepared,
+            n_seeds=self.n_seeds,
+            is_small=self.is_small,
+            max_iterations=self.max_iterations,
+        )
         if trained.reason == INTERRUPTED:
             raise KeyboardInterrupt
         return linear

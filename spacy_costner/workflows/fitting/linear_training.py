@@ -22,7 +22,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...progress import progress
 from ...training.eval_frequency import without_evaluation
 from ...training.hidden import are_few_words, train_hidden_layer
-from ...training.lbfgs import train_at_once
+from ...training.lbfgs import MOST_ITERATIONS, train_at_once
 from ...training.online import INTERRUPTED, OnEpoch, TrainingResult, train
 from ...training.pieces import batch_pieces
 from ..config.trainable import check_end, components_to_fit
@@ -149,6 +149,7 @@ def train_linear(
     on_epoch: OnEpoch = ignore_epoch,
     cache: Path | None = None,
     is_small: bool | None = None,
+    max_iterations: int = MOST_ITERATIONS,
 ) -> TrainingResult:
     """Train the linear model of a pipeline.
 
@@ -171,6 +172,7 @@ def train_linear(
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.
     is_small (bool | None): Whether docs are few. None: they are counted here.
+    max_iterations (int): The most iterations, if it is trained on all docs at once.
     RETURNS (TrainingResult): How the last training of the weights ended. The reason is
         `INTERRUPTED`, too, if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
@@ -188,7 +190,13 @@ def train_linear(
 
     # The weights, by updates together with the layer
     if is_at_once:
-        trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
+        trained = train_at_once(
+            ner.model,
+            ner.objective,
+            ner.chain_tags,
+            examples,
+            max_iterations=max_iterations,
+        )
         ner.cfg["progress"] = trained.progress._asdict()
         prune_and_quantize(ner)
     else:

@@ -12,9 +12,11 @@ from spacy.util import minibatch
 from thinc.api import Config
 
 from ...readers import ReadOptions, read_docs, read_texts
+from ...tags import SINGLE
+from ...training.lbfgs import MOST_ITERATIONS
 from ...training.soft_targets import count_expected_entities
 from ..config.initial_config import init
-from ..config.trainable import can_be_fitted
+from ..config.trainable import FACTORY, can_be_fitted
 from ..fitting.folds import FoldTraining
 from .annotator_errors import AnnotatorErrors, describe_errors
 from .answered_texts import AnsweredTexts
@@ -81,21 +83,13 @@ def make_channel_corpus(
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
     texts = AnsweredTexts(blank, gold, annotators, raw, reading)
-    linear_config = one_pass(config)
+    linear_config = config
     if not can_be_fitted(config):
         # A linear model makes the soft targets that any student can learn.
         lang = config.interpolate()["nlp"]["lang"]
         text = init(lang=lang, train_path=gold_path, reading=reading)
         linear_config = Config().from_str(text, interpolate=False)
-    fold_training = FoldTraining(
-        linear_config,
-        texts.labels,
-        n_seeds=1,
-        is_small=None,
-        keeps_starts=True,
-        prepare_component=None,
-    )
-    result = ChannelTraining(fold_training, texts).run()
+    result = ChannelTraining(short_training(linear_config, texts.labels), texts).run()
     best = choose_way(result.ways)
 
     docs: list[Doc] = []
@@ -122,15 +116,38 @@ def make_channel_corpus(
     return ChannelCorpus(counts, noise, note_annotators(texts))
 
 
-def one_pass(config: Config) -> Config:
-    """A config of a linear model without its second pass (see `features.document`), which takes
-    twice the time to train. The models that make soft targets don't need it."""
+def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
+    """Shorten the training of a linear model. The models that make soft targets don't need a second
+    pass (see `features.document`), several tags for O, and more than half of the epochs or
+    iterations: with these they take several times as long, and the student is no better.
+
+    config (Config): The config of the model.
+    labels (Sequence[str]): Its labels.
+    """
     config = config.copy()
     for block in config["components"].values():
+        if block.get("factory") == FACTORY:
+            block["outside"] = SINGLE
         features = block.get("model", {}).get("features", {})
         if features.get("document"):
             features["document"] = {}
-    return config
+    training = config["training"]
+    training["max_epochs"] = half(training["max_epochs"])
+    training["max_steps"] = half(training["max_steps"])
+    return FoldTraining(
+        config,
+        labels,
+        n_seeds=1,
+        is_small=None,
+        keeps_starts=True,
+        prepare_component=None,
+        max_iterations=half(MOST_ITERATIONS),
+    )
+
+
+def half(n: int) -> int:
+    """Half of a limit of training, rounded up. 0, no limit, stays 0."""
+    return (n + 1) // 2
 
 
 def note_annotators(texts: AnsweredTexts) -> list[str]:

@@ -79,7 +79,8 @@ def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
         return value, gradient
 
     start = numpy.zeros(len(batches[0].parts))
-    return numpy.exp(minimise_within_limits(evaluate, start))
+    logs = minimise_within_limits(evaluate, start, name="weights of models and annotators")
+    return numpy.exp(logs)
 
 
 def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Floats1d]:

@@ -290,10 +290,8 @@ class ChannelTraining:
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
-        examples: list[Example] = []
-        for doc in docs:
-            examples.append(Example(copy_without_annotation(doc, sentences=True), doc))
-        return self.fold_training.train(examples)
+        # `train` copies the predicted docs without their annotation.
+        return self.fold_training.train(Example(doc, doc) for doc in docs)
 
     def count_checked(self, checked: Sequence[AnsweredText]) -> list[Floats3d]:
         """Count the tags that annotators assign in checked texts. Shape for each annotator: (S, C,

@@ -76,6 +76,16 @@ def test_weights_with_which_annotation_was_drawn_are_found_again() -> None:
     assert_allclose(weights, true_weights, atol=0.1)
 
 
+def test_weights_that_are_not_found_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warning names them."""
+    monkeypatch.setattr("spacy_costner.workflows.calibration.temperature.MAX_STEPS", 1)
+    parts = make_parts(1, [6] * 20)
+    is_gold = sample_gold(pool(parts, numpy.asarray([0.1, 3.0, 0.1])), seed=4)
+
+    with pytest.warns(UserWarning, match="the weights of models and annotators may not be"):
+        fit_weights([CheckedBatch(parts, is_gold)])
+
+
 def test_few_texts_leave_weights_near_1() -> None:
     """The penalty decides where there is no annotation."""
     parts = make_parts(1, [2])

@@ -2,18 +2,24 @@
 
 import json
 import random
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import spacy
 import srsly
+from numpy.testing import assert_allclose
 from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
 
-from spacy_costner.cli.distill import noise_lines
+from spacy_costner.cli.distill import noise_lines, noise_page
 from spacy_costner.metrics import Difference
+from spacy_costner.training.lbfgs import MOST_ITERATIONS
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
 from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
@@ -21,11 +27,14 @@ from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
 from spacy_costner.workflows.noisy_labels.channel_distillation import (
     LearnedNoise,
     note_annotators,
+    short_training,
 )
+from spacy_costner.workflows.noisy_labels.distillation import Distilled
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ANSWERS,
     CHANNEL,
     GOLD,
+    ChannelTraining,
     Corrections,
     Way,
     choose_way,
@@ -100,13 +109,14 @@ def distilled(folder: Path) -> Any:
     """What the command prints as JSON. The student is in the folder "distilled"."""
     arguments = ["distill", folder / "a.spacy", folder / "student.cfg"]
     arguments += ["--teacher", folder / "b.spacy", "--gold", folder / "gold.spacy"]
-    result = run(*arguments, "--noise", "channel", "--output", folder / "distilled", "--json")
+    arguments += ["--noise", "channel", "--html", folder / "noise.html"]
+    result = run(*arguments, "--output", folder / "distilled", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
-    distilled: Any,
+    distilled: Any, folder: Path
 ) -> None:
     """What annotators miss and confuse is in the tables, and the student finds it."""
     first, second = distilled["noise"]["annotators"]
@@ -122,6 +132,7 @@ def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
     assert distilled["n_entities"] == pytest.approx(160, abs=16)
     assert distilled["rows"][-1]["f_score"] > 0.95
     assert distilled["notes"] == []
+    assert f"Kept: {CHANNEL}." in (folder / "noise.html").read_text(encoding="utf8")
 
 
 def test_a_student_learns_from_the_saved_corpus_alone(
@@ -139,10 +150,10 @@ def test_a_student_learns_from_the_saved_corpus_alone(
     assert fitted.scores["ents_f"] > 0.9
 
 
-def test_the_tables_of_errors_are_printed() -> None:
-    """The scores of annotators, what they say of each label, corrections, and the ways."""
+def make_noise(name: str) -> LearnedNoise:
+    """What was learned of an annotator with this name."""
     errors = AnnotatorErrors(
-        name="llm.jsonl",
+        name=name,
         n_texts=362,
         n_checked=50,
         n_repeated=0,
@@ -154,7 +165,12 @@ def test_the_tables_of_errors_are_printed() -> None:
         false_alarms=3.14,
     )
     way = Way(CHANNEL, 0.8, 0.7, 0.7467, Difference(0.0, 0.0, 0.0, 1.0))
-    noise = LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
+    return LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
+
+
+def test_the_tables_of_errors_are_printed() -> None:
+    """The scores of annotators, what they say of each label, corrections, and the ways."""
+    noise = make_noise("llm.jsonl")
 
     lines = [line.split() for line in noise_lines(noise)[0].splitlines()]
     assert lines[1] == ["llm.jsonl", "362", "50", "60.00", "50.00", "54.54", "3.1"]
@@ -164,21 +180,46 @@ def test_the_tables_of_errors_are_printed() -> None:
     assert text.endswith(f"kept: {CHANNEL}")
 
 
+def test_the_page_has_the_tables_of_errors() -> None:
+    """The same numbers as in the text. The name of a file may be markup."""
+    noise = make_noise("<i>llm</i>.jsonl")
+    distilled = Distilled(
+        Path("student"), n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise
+    )
+
+    page = noise_page(distilled)
+
+    assert "<h3>&lt;i&gt;llm&lt;/i&gt;.jsonl</h3>" in page
+    assert "<i>" not in page
+    cell = r"<t[dh](?: [^>]*)?>(?:<b>)?([^<]*)"
+    _, ways, annotators, labels = [re.findall(cell, part) for part in page.split("<table>")]
+    assert ways[4:] == [CHANNEL, "80.00", "70.00", "74.67"]
+    assert annotators[8:] == ["362", "50", "60.00", "50.00", "54.54", "3.1"]
+    assert labels[4:8] == ["LOC", "70.0", "10.0", "20.0"]
+    assert f"Kept: {CHANNEL}." in page
+
+
 def make_way(name: str, lead: float, p: float) -> Way:
     """A way whose F is so much above the channel, with this p-value."""
     return Way(name, 0.5, 0.5, 0.5 + lead, Difference(lead, 0.0, 0.0, p))
 
 
 @pytest.mark.parametrize(
-    ("lead", "p", "expected"),
-    [(-0.1, 0.01, CHANNEL), (0.1, 0.5, CHANNEL), (0.1, 0.01, GOLD)],
-    ids=["worse", "better by chance", "better"],
+    ("lead", "p", "lead_of_answers", "expected"),
+    [
+        (-0.1, 0.01, -0.2, CHANNEL),
+        (0.1, 0.5, -0.2, CHANNEL),
+        (0.1, 0.01, -0.2, GOLD),
+        (0.1, 0.01, 0.2, ANSWERS),
+    ],
+    ids=["worse", "better by chance", "better", "both better"],
 )
 def test_the_channel_is_kept_unless_another_way_is_better(
-    lead: float, p: float, expected: str
+    lead: float, p: float, lead_of_answers: float, expected: str
 ) -> None:
-    """By more than chance."""
-    ways = [make_way(GOLD, lead, p), make_way(ANSWERS, -0.2, 0.0), make_way(CHANNEL, 0.0, 1.0)]
+    """By more than chance. Of two such ways, the one with the highest F is kept."""
+    ways = [make_way(GOLD, lead, p), make_way(ANSWERS, lead_of_answers, 0.0)]
+    ways.append(make_way(CHANNEL, 0.0, 1.0))
 
     assert choose_way(ways).name == expected
 
@@ -186,8 +227,8 @@ def test_the_channel_is_kept_unless_another_way_is_better(
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
     tmp_path: Path,
 ) -> None:
-    """An annotator's tokens may be others, its text may have other whitespace, and it may answer a
-    text twice."""
+    """An annotator's tokens may be others, its text may have other whitespace, and it may answer
+    a text twice: the first answer counts."""
     nlp = spacy.blank("xx")
     gold = Doc(nlp.vocab, words=["Ana", "Bob", "visits", "New", "York", "."])
     gold.set_ents([Span(gold, 0, 2, "PER"), Span(gold, 3, 5, "LOC")])
@@ -199,9 +240,11 @@ def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one
         ],
     }
     unchecked = {"text": "Eve left.", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
-    srsly.write_jsonl(tmp_path / "answers.jsonl", [other_tokens, unchecked, unchecked])
+    later = {"text": "Eve left.", "spans": []}
+    srsly.write_jsonl(tmp_path / "answers.jsonl", [other_tokens, unchecked, later])
 
-    texts = AnsweredTexts(nlp, [gold], [str(tmp_path / "answers.jsonl")])
+    with pytest.warns(UserWarning, match="annotated in several ways: all are kept"):
+        texts = AnsweredTexts(nlp, [gold], [str(tmp_path / "answers.jsonl")])
 
     assert texts.labels == ("LOC", "PER")
     assert texts.n_repeated == [1]
@@ -215,16 +258,16 @@ def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: P
     """The votes are those of the annotators who have seen it."""
     vocab = blank_vocab()
     first, second = make_docs(2, 1, vocab)
-    blank = Doc(vocab, words=[token.text for token in second])
-    blank.set_ents([])
-    names = [save([first, second], tmp_path / "a.spacy"), save([blank], tmp_path / "b.spacy")]
+    with_city = second.copy()
+    with_city.set_ents([ent for ent in with_city.ents if ent.label_ == "LOC"])
+    names = [save([first, second], tmp_path / "a.spacy"), save([with_city], tmp_path / "b.spacy")]
 
     texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, vocab), names)
 
     text_of_both = texts.unchecked[1]
     assert [tags.tolist() for tags in texts.unchecked[0].observed] == [[0, 3, 0, 1], [-1] * 4]
     assert texts.vote(texts.unchecked[0]) == [(1, 2, "PER"), (3, 4, "LOC")]
-    assert texts.vote(text_of_both) == []  # not more than half
+    assert texts.vote(text_of_both) == [(3, 4, "LOC")]  # others: not more than half
 
 
 def test_what_no_annotator_has_annotated_is_missing_and_not_outside(tmp_path: Path) -> None:
@@ -291,10 +334,65 @@ def test_without_texts_to_learn_from_an_error_says_so(folder: Path, tmp_path: Pa
         distill([name], config, [], tmp_path, noise="channel", gold_path=gold_path, incomplete=True)
 
 
+def test_checked_texts_are_counted_by_true_and_observed_tags(folder: Path, tmp_path: Path) -> None:
+    """An annotator misses a person of two tokens, and finds a city. A token whose gold annotation
+    is missing counts nowhere."""
+    nlp = spacy.blank("xx")
+    words = ["Ana", "Bob", "visits", "Rome", "today"]
+    gold = Doc(nlp.vocab, words=words)
+    gold.set_ents([Span(gold, 0, 2, "PER"), Span(gold, 3, 4, "LOC")], missing=[gold[4:5]])
+    answer = Doc(nlp.vocab, words=words)
+    answer.set_ents([Span(answer, 3, 4, "LOC")])
+    other = Doc(nlp.vocab, words=["Eve"])
+    other.set_ents([])
+    name = save([answer, other], tmp_path / "a.spacy")
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    texts = AnsweredTexts(nlp, [gold], [name])
+
+    training = ChannelTraining(short_training(config, texts.labels), texts)
+    (counts,) = training.count_checked(texts.checked)
+
+    # O, B-LOC, I-LOC, B-PER, I-PER: state, true tag, observed tag
+    expected = numpy.zeros((3, 5, 5))
+    for place in [(0, 3, 0), (0, 4, 0), (0, 0, 0), (0, 1, 1)]:
+        expected[place] = 1
+    assert_allclose(counts, expected)
+
+
+def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -> None:
+    """The config of the student stays as it is."""
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    config["components"]["ner"]["outside"] = "before"
+    config["components"]["ner"]["model"]["features"]["document"] = {"LOWER": 1}
+    config["training"].update(max_epochs=7, max_steps=0)
+    before = config.copy()
+
+    training = short_training(config, ["LOC"])
+
+    component = training.config["components"]["ner"]
+    assert component["outside"] == "single"
+    assert component["model"]["features"]["document"] == {}
+    assert training.config["training"]["max_epochs"] == 4
+    assert training.config["training"]["max_steps"] == 0  # no limit
+    assert training.max_iterations == MOST_ITERATIONS // 2
+    assert config == before
+
+
+def test_models_take_the_given_number_of_iterations(folder: Path) -> None:
+    """The start is evaluated, too."""
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    docs = make_docs(4, 1, blank_vocab())
+    training = replace(short_training(config, ["LOC", "PER"]), max_iterations=2)
+
+    trained = training.train(Example(doc, doc) for doc in docs)
+
+    assert trained.ner.progress.steps == 3
+
+
 def test_what_is_changed_is_counted_by_overlap() -> None:
     """An entity elsewhere is added, one with another border or label is changed, and one that
-    nothing overlaps is dropped."""
+    nothing overlaps is dropped: (9, 10) is next to an entity."""
     voted = [(0, 1, "PER"), (3, 5, "LOC"), (7, 8, "PER"), (9, 10, "LOC")]
-    corrected = [(0, 1, "PER"), (3, 4, "LOC"), (7, 8, "LOC"), (12, 13, "PER"), (14, 15, "PER")]
+    corrected = [(0, 1, "PER"), (3, 4, "LOC"), (7, 8, "LOC"), (10, 11, "LOC"), (12, 13, "PER")]
 
     assert count_differences(voted, corrected) == (2, 1, 2)
