@@ -127,7 +127,9 @@ def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int
 def test_predictions_with_kept_sums_of_words_are_the_same(
     vocab: Vocab, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether there is room for the products of words or not, before and after an update."""
+    """Whether there is room for the products of words or not, before and after updates. The first
+    update begins a new cache of words, for which there are no sums yet. The second finds sums of
+    the weights before it."""
     monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(vocab)
     _, weights = linear_part(model)
@@ -135,7 +137,7 @@ def test_predictions_with_kept_sums_of_words_are_the_same(
     optimizer = Adam(0.1)
     texts = ["a c b", "Rome", "A A x a", " ".join(f"b w{i} rome" for i in range(50))]
     batches = [[Doc(vocab, words=text.split())] for text in texts] + [docs_of(vocab)]
-    for _ in range(2):
+    for _ in range(3):
         for docs in batches + batches[::-1]:
             batch = find_features(model, docs)
             expected = weights.potentials(batch).emissions + hidden.score(batch)
