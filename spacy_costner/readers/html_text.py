@@ -53,6 +53,9 @@ TAG = re.compile(
 )
 """Matches a tag. The groups are the slash of an end tag and the name."""
 
+START_OF_TAG = re.compile("</?[a-zA-Z]")
+"""Matches the first characters of a tag, which may not be closed."""
+
 RAW_TEXT_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("iframe", "noscript", "script", "style", "textarea", "title", "xmp")
@@ -133,8 +136,7 @@ def _read_markup(html: str, begin: int, collector: "_TextCollector") -> int:
         return ignored.end()
     tag = TAG.match(html, begin)
     if tag is None:
-        begins_tag = re.match(r"</?[a-zA-Z]", html[begin : begin + 3]) is not None
-        if begins_tag:  # a tag that isn't closed: browsers ignore it and the rest
+        if START_OF_TAG.match(html, begin):  # not closed: browsers ignore it and the rest
             return len(html)
         collector.add_text(html[begin : begin + 1])
         return begin + 1

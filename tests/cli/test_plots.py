@@ -196,11 +196,11 @@ def test_values_are_not_written_over_each_other(power: int) -> None:
 def test_limits_are_those_of_the_good_values() -> None:
     """The best F is 0.75, at precision 0.8 and recall 0.7. At precision 0.5 and recall 0.9, F is at
     least 0.8 of that, so this point is good, too. The axes begin 0.1 below the lowest recall of
-    these points, 0.7, and below their lowest precision, 0.5."""
+    these points, 0.7, and below their lowest precision, 0.5. They end a little above 1."""
     figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
     (axes,) = figure.axes
-    assert axes.get_xlim()[0] == pytest.approx(0.6)
-    assert axes.get_ylim()[0] == pytest.approx(0.4)
+    assert axes.get_xlim() == pytest.approx((0.6, 1.005))
+    assert axes.get_ylim() == pytest.approx((0.4, 1.005))
 
 
 def test_a_curve_of_zeros_is_drawn() -> None:

@@ -385,6 +385,15 @@ def test_saved_choices_of_something_else_do_not_stand_in(
         decoding.decode(POSTERIOR_OF_X, {})
 
 
+def test_saved_choices_of_another_file_do_not_stand_in(
+    saved_choices: dict[str, Any], tmp_path: Path
+) -> None:
+    decoding = min_cost_of_file(tmp_path / "other.json", saved_choices)
+
+    with pytest.raises(ValueError, match=r"tree: .*other\.json: expected a JSON or YAML file"):
+        decoding.decode(POSTERIOR_OF_X, {})
+
+
 def test_saved_choices_of_another_shape_are_refused(
     saved_choices: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -145,10 +145,13 @@ def test_a_file_is_old_or_new_whenever_its_save_is_killed(
     assert texts.count("old") > 5  # otherwise few saves were killed
 
 
-def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: DiskAccesses) -> None:
+@pytest.mark.parametrize("name", ["page.html", "long" * 60], ids=["short", "long"])
+def test_a_file_is_saved_after_a_save_that_was_killed(
+    tmp_path: Path, disk: DiskAccesses, name: str
+) -> None:
     """The first save is killed before each of its accesses to the disk. Nothing of it remains after
-    the second."""
-    path = tmp_path / "page.html"
+    the second. The long name has no room for a suffix."""
+    path = tmp_path / name
     for n_accesses in range(10):
         with suppress(Killed), disk.killed_after(n_accesses):
             save_file(path, lambda temporary: temporary.write_text("new"))
@@ -156,7 +159,7 @@ def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: Disk
     save_file(path, lambda temporary: temporary.write_text("newer"))
 
     assert path.read_text() == "newer"
-    assert os.listdir(tmp_path) == ["page.html"]
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_a_folder_is_listed_once_for_all_paths_that_are_cleared(

@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
+from spacy.training.batchers import configure_minibatch
 from spacy.util import fix_random_seed
 from spacy.vocab import Vocab
-from thinc.api import Adam, Config, Model
+from thinc.api import Adam, Config, Model, Optimizer
 
 from spacy_costner.features import CHARACTER_TYPES, Template
 from spacy_costner.features.words import character_type
@@ -31,6 +32,7 @@ from spacy_costner.training.hidden import train_hidden_layer
 from spacy_costner.types import Gold
 from spacy_costner.workflows.config.initial_config import init
 from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.linear_training import LinearPipeline, train_by_updates
 from spacy_costner.workflows.reports.explanation import HIDDEN_LAYER, explain
 
 from ..support.fitting import examples_of
@@ -127,7 +129,9 @@ def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int
 def test_predictions_with_kept_sums_of_words_are_the_same(
     vocab: Vocab, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether there is room for the products of words or not, before and after an update."""
+    """Whether there is room for the products of words or not, before and after updates. The first
+    update begins a new cache of words, for which there are no sums yet. The second finds sums of
+    the weights before it."""
     monkeypatch.setattr("spacy_costner.ml.word_sums.MOST_BYTES", most_bytes)
     model = crf(vocab)
     _, weights = linear_part(model)
@@ -135,7 +139,7 @@ def test_predictions_with_kept_sums_of_words_are_the_same(
     optimizer = Adam(0.1)
     texts = ["a c b", "Rome", "A A x a", " ".join(f"b w{i} rome" for i in range(50))]
     batches = [[Doc(vocab, words=text.split())] for text in texts] + [docs_of(vocab)]
-    for _ in range(2):
+    for _ in range(3):
         for docs in batches + batches[::-1]:
             batch = find_features(model, docs)
             expected = weights.potentials(batch).emissions + hidden.score(batch)
@@ -382,10 +386,34 @@ def test_training_the_layer_alone_leaves_the_weights_as_they_are(
     _, weights = linear_part(ner.model)
     before = weights.rows.copy()
     parts = (ner.model, ner.objective, ner.chain_tags, train)
-    trained = train_hidden_layer(*parts, Adam(0.02), ner.progress)
+    optimizer = Adam(0.02)
+    trained = train_hidden_layer(*parts, optimizer, ner.progress)
     assert trained.n_epochs == 300
+    assert_has_averages(layer(ner.model), optimizer)
     assert_array_equal(weights.rows, before)
     assert nlp.evaluate(test)["ents_f"] > 0.9
+
+
+def test_the_layer_that_updates_have_trained_has_the_averages() -> None:
+    nlp, train, _ = pipeline()
+    nlp.initialize(lambda: train)
+    ner = nlp.get_pipe("ner")
+    optimizer = Adam(0.05)
+    training = {
+        "optimizer": optimizer,
+        "batcher": configure_minibatch(size=40),
+        "max_epochs": 2,
+        "max_steps": 0,
+    }
+    linear = LinearPipeline(nlp, ner, training)
+    train_by_updates(linear, train, n_seeds=1, on_epoch=lambda trained: None)
+    assert_has_averages(layer(ner.model), optimizer)
+
+
+def assert_has_averages(hidden: HiddenLayer, optimizer: Optimizer) -> None:
+    """The weights of the layer are the averages that the optimizer has kept."""
+    for name, array in hidden.weights._asdict().items():
+        assert_array_equal(array, optimizer.averages[hidden.id, name])
 
 
 TOGETHER, ALONE = 0, 100_000

@@ -32,6 +32,7 @@ from spacy_costner.training.lbfgs import (
     MOST_ITERATIONS,
     TOLERANCE,
     TotalLoss,
+    descent_direction,
     has_settled,
     minimise_by_lbfgs,
     spread_over_split,
@@ -174,6 +175,16 @@ def test_minimise_ends_after_the_most_iterations() -> None:
 def test_minimise_stays_at_a_minimum() -> None:
     minimum = minimise_by_lbfgs(bowl, numpy.ones(30))
     assert minimum.n_iterations == 0 and minimum.value == 1
+
+
+@pytest.mark.parametrize(
+    ("gradient", "direction"), [([3.0, -4.0], [-0.6, 0.8]), ([0.3, -0.4], [-0.3, 0.4])]
+)
+def test_the_first_direction_is_shortened_to_length_1(
+    gradient: list[float], direction: list[float]
+) -> None:
+    """It points against the gradient, and is as long, but at most 1."""
+    assert descent_direction(numpy.asarray(gradient), steps=[]).tolist() == direction
 
 
 def test_minimisation_has_settled_when_ten_iterations_bring_nothing() -> None:

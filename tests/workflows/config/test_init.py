@@ -553,12 +553,14 @@ def test_tree_by_prefix_is_written_and_used(prefixed: list[str]) -> None:
     assert block(Path("new.cfg").read_text("utf8"), "components.ner.scorer.cost") == COST
 
 
-def test_tree_by_prefix_does_not_replace_a_tree(prefixed: list[str]) -> None:
+def test_tree_by_prefix_replaces_a_tree_only_with_force(prefixed: list[str]) -> None:
     Path("tree.json").write_text("mine")
     refused = run(*prefixed)
     assert refused.exit_code == 1
     assert "tree.json: expected a new file" in refused.output
     assert Path("tree.json").read_text() == "mine"
+    assert run(*prefixed, "--force").exit_code == 0
+    assert "drug" in json.loads(Path("tree.json").read_text("utf8"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 import spacy
+import srsly
 from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
@@ -265,11 +266,29 @@ def test_another_measure_needs_no_other_training(
     assert tp_again.tolist() == tp.tolist()
 
 
+def test_a_model_is_trained_from_the_second_step_on(experiment: Experiment) -> None:
+    """A step has two updates here. The saved pipeline, which isn't trained again, says how many
+    updates it had."""
+    overrides = {"training.accumulate_gradient": 2}
+    (variant,) = make_variants(*linear_experiment(experiment), seeds=[0], overrides=overrides)
+    run_variant(variant)
+    settings_path = variant.path / "model-best" / "ner" / "cfg"
+    settings = srsly.read_json(settings_path)
+    for n_updates, is_trained in ((2, False), (3, False), (4, True)):
+        settings["progress"]["steps"] = n_updates
+        srsly.write_json(settings_path, settings)
+        assert run_variant(variant).is_trained is is_trained
+
+
+def linear_experiment(experiment: Experiment) -> Experiment:
+    """The experiment with a linear model and the loss Sequential."""
+    sparse_config(experiment).to_disk(experiment.config_path)
+    return experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
+
+
 def linear_variant(experiment: Experiment) -> Variant:
     """The variant of a linear model with the loss Sequential."""
-    sparse_config(experiment).to_disk(experiment.config_path)
-    experiment_by_name = experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
-    (variant,) = make_variants(*experiment_by_name, seeds=[1])
+    (variant,) = make_variants(*linear_experiment(experiment), seeds=[1])
     return variant
 
 
