@@ -29,6 +29,11 @@ settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come first, so that no worker waits at the end for another one's slow test."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 FSYNC = os.fsync
 
 

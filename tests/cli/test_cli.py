@@ -50,6 +50,7 @@ def run_on_terminal(command: list[str], folder: Path) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
     """Also on a terminal that doesn't report its size, there are progress bars with totals, and
     colours. A warning is shown once, on one line, without its place in the code; here it is about
@@ -100,6 +101,7 @@ NAMES_OF_SWEEP = ["dropout=0.0 scheme=IOB2", "dropout=0.5 scheme=IOB2"]
 """A sweep of two values and one value has a run for each of two pairs."""
 
 
+@pytest.mark.slow
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
     """The result is printed as JSON and, in a second run that trains nothing, as a table. The
     setting and its values are saved."""

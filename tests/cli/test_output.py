@@ -312,6 +312,7 @@ def test_commands_have_a_line_for_each_phase(folder: Path, fitted: Any, tmp_path
     assert all(re.search(r"\d\.\d s$", line) for line in done.stderr.splitlines()[:4])
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """Another process runs `tune`. When it begins to predict, it gets the signal of Ctrl-C."""
     program = (

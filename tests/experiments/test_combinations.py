@@ -22,6 +22,7 @@ def test_all_blocks_of_the_grid_are_those_of_the_registry(name: str, architectur
         assert registry.resolve({"decoding": dict(block)})["decoding"].decode
 
 
+@pytest.mark.slow
 def test_the_grid_of_a_small_corpus(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

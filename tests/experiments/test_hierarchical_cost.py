@@ -96,6 +96,7 @@ def test_pa_makes_the_steps_of_the_paper():
     assert hierarchical_cost.most_epochs("paper", "pa", {"epochs": 3}) == 3
 
 
+@pytest.mark.slow
 def test_the_experiment_makes_the_figures_of_its_page(corpus, tmp_path):
     """In the corpus each word always has the same tag, so no method makes a mistake. The cost is 0
     in both folds, and F is 100 at each of the six levels of the tree. As all settings are equally

@@ -67,6 +67,7 @@ def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> N
     assert text == "### Small\n\nNot run: it takes `test`."
 
 
+@pytest.mark.slow
 def test_the_table(task: str, tmp_path: Path) -> None:
     """Training from the weights of MAP, by steps of almost nothing, keeps them and their scores."""
     size_of_task = {

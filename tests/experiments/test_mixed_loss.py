@@ -46,6 +46,7 @@ def test_each_training_goes_on_where_the_last_one_ended(train: Any, loss: str) -
     assert tp_fp_fn_of_docs == [[2, 0, 0], [1, 0, 0]]
 
 
+@pytest.mark.slow
 def test_the_tables(root: Path) -> None:
     """Our figures next to the paper's, for a corpus that is learned by heart: F is 100 with each
     loss, so no loss differs from "seq" (p = 1). A quick run has the losses point, k=2 and seq, and

@@ -105,6 +105,7 @@ def test_the_penalties_of_an_epoch_add_up_to_c() -> None:
     assert 4 * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_the_experiment_tunes_and_tests_all_methods_and_fills_its_page(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

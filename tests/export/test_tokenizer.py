@@ -211,6 +211,7 @@ def test_corpora(process: Node, nlp: Language, name: str) -> None:
     check(process, nlp, [*texts, *without_spaces])
 
 
+@pytest.mark.slow
 @needs_node
 @pytest.mark.parametrize("lang", ["fi", "hu", "it", "pt", "ru", "sv", "tr", "xx"])
 def test_other_languages(lang: str) -> None:

@@ -220,7 +220,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
 
 @each_loss
 @given(scheme=st.sampled_from([*SCHEMES]), outside=st.sampled_from(["single", "before"]), rng=seeds)
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
     name: str, scheme: str, outside: str, rng: numpy.random.Generator
 ) -> None:

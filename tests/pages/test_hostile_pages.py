@@ -49,6 +49,7 @@ def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
     assert not tab.run("document.querySelector('img, iframe, object, base, a[href^=javascript]')")
 
 
+@pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize(
     ("half", "scheme"),

@@ -235,6 +235,7 @@ def test_a_pipeline_that_threads_have_used_can_be_pickled() -> None:
         assert [[ent.text for ent in doc.ents] for doc in docs] == expected
 
 
+@pytest.mark.slow
 def test_the_id_map_passes_the_thread_sanitizer(tmp_path: Path) -> None:
     compiler = shutil.which("g++")
     if compiler is None:
@@ -405,6 +406,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="expected a system that forks")
 def test_a_fork_waits_for_a_thread_that_holds_a_lock() -> None:
     """The lock of the words, then the lock of the weights. The child has what the thread has added,

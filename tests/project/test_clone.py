@@ -79,6 +79,7 @@ def test_links_and_folders_of_one_machine_are_seen(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["-m", "spacy", "costner"], ["-c", "import spacy_costner"]])
 def test_source_that_is_not_compiled_says_so(tmp_path: Path, arguments: list[str]) -> None:
     """In a clone it comes before the installed package: Python imports from where it starts."""

@@ -514,6 +514,7 @@ def test_the_last_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [ent.text for ent in doc.ents] == ["Ana", "Oslo"]
 
 
+@pytest.mark.slow
 def test_without_starlette_the_command_says_what_to_install(tmp_path: Path) -> None:
     """In a process of its own, where the module can't be imported."""
     texts = write_texts(tmp_path)

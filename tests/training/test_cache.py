@@ -161,6 +161,7 @@ fit(load_config(config), output, cache=cache)
 """Trains, and kills its process in the second epoch."""
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_the_last_epoch(
     corpora: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_an_address_where_nobody_listens_is_refused() -> None:
     check_address("auto")
 
 
+@pytest.mark.slow
 def test_ray_is_imported_for_an_address_only() -> None:
     # The status is 1, which `check` refuses, if ray was imported.
     code = "import sys, spacy_costner.cli, experiments.runner; sys.exit('ray' in sys.modules)"

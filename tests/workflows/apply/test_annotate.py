@@ -280,6 +280,7 @@ def test_white_space_is_text_but_byte_order_marks_and_carriage_returns_are_not(
 # Killed processes
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
     """The last text kills one of two processes. The files are the same as with one process.
     Each process loads the pipeline once."""
@@ -302,6 +303,7 @@ def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_p
     assert sorted(ids) == sorted([*ids_of_jsonl, *ids_of_text])
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
     saved: Saved, inputs: list[Path], tmp_path: Path
 ) -> None:

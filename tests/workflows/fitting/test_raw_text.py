@@ -129,6 +129,7 @@ def test_fit_takes_raw_text_with_a_config(folder: Path) -> None:
     assert printed["scores"]["ents_f"] == 1.0
 
 
+@pytest.mark.slow
 def test_fit_again_learns_again(folder: Path) -> None:
     """The vectors that it has learned before are replaced, but nothing else with that name is.
     Vectors without the file of hashes are of somebody else."""
@@ -193,7 +194,7 @@ def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
 
     with pytest.raises(ValueError, match="`raw_paths`: expected no `vectors`"):
         fit(None, output, train_path=train_path, raw_paths=[raw_path], vectors="vectors")
-    with pytest.raises(ValueError, match="^`train_path`: expected a corpus"):
+    with pytest.raises(ValueError, match=r"^`train_path`: expected a corpus"):
         fit(None, output, raw_paths=[raw_path])
 
 

@@ -186,6 +186,7 @@ def test_a_suspect_counts_the_same_words_elsewhere(audited: Audited) -> None:
     assert suspect.as_suggested == n_elsewhere
 
 
+@pytest.mark.slow
 def test_processes_find_the_same_to_the_last_digit(audited: Audited) -> None:
     result = audit(make_config(), audited.docs, make_executor=local_processes(2))
     assert result.suspects == audited.suspects
