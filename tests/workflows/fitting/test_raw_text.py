@@ -193,7 +193,7 @@ def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
 
     with pytest.raises(ValueError, match="`raw_paths`: expected no `vectors` with it"):
         fit(None, output, train_path=train_path, raw_paths=[raw_path], vectors="vectors")
-    with pytest.raises(ValueError, match="^`train_path`: expected a corpus"):
+    with pytest.raises(ValueError, match=r"^`train_path`: expected a corpus"):
         fit(None, output, raw_paths=[raw_path])
 
 
