@@ -55,9 +55,9 @@ class CurvePrior(NamedTuple):
 
 
 PRIOR = CurvePrior(slope=0.22, slope_sd=0.1, roughness=0.04, noise=2.0)
-"""The prior of named entities: fitted to the curves and the truths of benchmarks/forecast.py, of
-all labels together and of each label, and rounded. The curves are from four corpora only, so the
-slope varies a little more here than it does there."""
+"""The prior of named entities: fitted to the curves and truths of benchmarks/forecast.py, of all
+labels and of each label, and rounded. As these are four corpora only, the slope varies a little
+more than it does there."""
 
 
 class ScoreCounts(NamedTuple):
