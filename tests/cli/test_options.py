@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,16 +97,6 @@ def long_names(command_name: str) -> dict[str, str]:
     return names
 
 
-def defaults_by_name(command_name: str) -> dict[str, Any]:
-    """The default of each option, by the same names as in `long_names`."""
-    options = long_names(command_name)
-    default_of_option: dict[str, Any] = {}
-    for param in build_commands().commands["costner"].commands[command_name].params:
-        if param.param_type_name == "option":
-            default_of_option[options[param.name]] = param.default
-    return {name: default_of_option[option] for name, option in options.items()}
-
-
 def test_each_function_has_its_command() -> None:
     """Some functions are for Python alone, and `serve`, `convert` and `page` call functions of
     other packages."""
@@ -131,21 +121,14 @@ def test_errors_name_the_option_of_each_parameter(command_name: str, function_na
             assert name in MADE_BY_COMMANDS, f"{name} of {function_name} has no option"
 
 
-@pytest.mark.parametrize(
-    ("command_name", "function_name"),
-    [(name, function) for name, functions in FUNCTIONS.items() for function in functions],
-)
-def test_parameters_have_the_defaults_of_their_options(
-    command_name: str, function_name: str
-) -> None:
-    """Of those that have one. An option without a value leaves it to the function or the command.
-    The command reads the default "0" of --seeds as (0,)."""
-    option_defaults = defaults_by_name(command_name)
-    for name, parameter in signature(getattr(workflows, function_name)).parameters.items():
-        option_default = option_defaults.get(name)
-        if parameter.default is Parameter.empty or option_default in (None, []) or name == "seeds":
-            continue
-        assert parameter.default == option_default, name
+def test_three_switches_are_on_by_default() -> None:
+    """For a switch that is on, Typer makes a second name to turn it off. Most switches have the
+    default of the parameter of a function of `workflows`."""
+    names_to_turn_off: set[str] = set()
+    for built in build_commands().commands["costner"].commands.values():
+        for param in built.params:
+            names_to_turn_off.update(param.secondary_opts)
+    assert names_to_turn_off == {"--no-diverse", "--no-memory", "--no-text"}
 
 
 @pytest.mark.parametrize("command_name", [name for name, *_ in COMMANDS])
