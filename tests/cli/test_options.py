@@ -122,6 +122,16 @@ def test_errors_name_the_option_of_each_parameter(command_name: str, function_na
             assert name in MADE_BY_COMMANDS, f"{name} of {function_name} has no option"
 
 
+def test_three_switches_are_on_by_default() -> None:
+    """For a switch that is on, Typer makes a second name to turn it off. Most switches have the
+    default of the parameter of a function of `workflows`."""
+    names_to_turn_off: set[str] = set()
+    for built in build_commands().commands["costner"].commands.values():
+        for param in built.params:
+            names_to_turn_off.update(param.secondary_opts)
+    assert names_to_turn_off == {"--no-diverse", "--no-memory", "--no-text"}
+
+
 @pytest.mark.parametrize("command_name", [name for name, *_ in COMMANDS])
 def test_the_options_of_a_command_are_those_that_typer_makes(command_name: str) -> None:
     """Also of commands that call no function of `workflows`, such as `serve`."""
