@@ -163,7 +163,8 @@ def systems_of(
     map_on_dev = Trial("MAP", f"{name}-dev", data, stages_of_map(map_row["tried"]))
     systems_of_map = tune(run, [map_on_dev])["MAP"]
     best_map = best_on_dev(systems_of_map)
-    position = systems_of_map.index(best_map)
+    penalties = [setting["settings"]["c2"] for setting in map_row["tried"]]
+    position = penalties.index(best_map.settings["c2"])
     map_settings = map_row["tried"][: position + 1]
     best = {"MAP": best_map._replace(settings={"setting": map_settings[-1]})}
 
