@@ -147,6 +147,7 @@ def test_counts_are_those_of_spacy() -> None:
             by_label = get_ner_prf([Example(predicted, docs[i])])["ents_per_type"]
             for label, scores in by_label.items():
                 tp, fp, fn = curve.of_label(label)[0, text_of_doc[i]]
+                assert tp + fn == sum(ent.label_ == label for ent in docs[i].ents)
                 assert scores["p"] == tp / max(tp + fp, 1)
                 assert scores["r"] == tp / max(tp + fn, 1)
                 n_wrong += fp
