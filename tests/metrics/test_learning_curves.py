@@ -6,6 +6,7 @@ from thinc.types import Floats1d, Floats3d
 
 from spacy_costner.metrics import bootstrap
 from spacy_costner.metrics.learning_curves import (
+    LEVEL_SD,
     MAX_TIMES,
     PRIOR,
     CurvePrior,
@@ -81,6 +82,23 @@ def test_a_straight_curve_goes_on(slope: float) -> None:
 
     log_odds = slope * numpy.asarray([4, 5])
     assert forecast.value == pytest.approx(1 / (1 + numpy.exp(-log_odds)), abs=0.005)
+
+
+def test_the_interval_by_hand() -> None:
+    """Only the level is unknown: its precision is that of the prior and of four measured scores,
+    whose variance is 1 by the number of entities in the training texts: 0.1 in each text. The
+    forecast has an error of its own."""
+    prior = CurvePrior(slope=0.0, slope_sd=0.0, roughness=0.0, noise=1.0)
+    counts = counts_of(numpy.zeros(4), n_entities=10**9)
+    fitted = fit_curve(N_TEXTS, ScoreCounts.of_f(counts), entities_per_text=0.1, prior=prior)
+
+    value, low, high = fitted.forecast(numpy.asarray([400.0]))
+
+    variance = 1 / (1 / LEVEL_SD**2 + 0.1 * N_TEXTS.sum()) + 1 / (0.1 * 400)
+    margin = 1.6448536 * numpy.sqrt(variance)
+    assert value == pytest.approx(0.5)
+    assert numpy.log(high / (1 - high)) == pytest.approx(margin, rel=1e-4)
+    assert numpy.log(low / (1 - low)) == pytest.approx(-margin, rel=1e-4)
 
 
 def test_without_entities_the_forecast_is_the_prior() -> None:
