@@ -69,8 +69,8 @@ def test_a_task_without_files_says_what_it_takes(task: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_table(task: str, tmp_path: Path) -> None:
-    """Training from the weights of MAP, by steps of almost nothing, keeps them and their scores. With
-    the first C, 10^-60, nothing is learned, so that the best C is not the first."""
+    """Training from the weights of MAP, by steps of almost nothing, keeps them and their scores.
+    With the first C, 10^-60, nothing is learned, so that the best C is not the first."""
     size_of_task = {
         "exponents": [-60, 0, 1],
         "groups": ["stopped", "from 0", "from MAP"],
