@@ -240,5 +240,5 @@ def test_fit_names_the_parameter_for_nested_entities(tmp_path: Path) -> None:
     path = tmp_path / "nested.jsonl"
     spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
     srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match="`init` with `spans_key` sc"):
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="`init` and `spans_key` sc"):
         fit(None, tmp_path / "out", lang="xx", train_path=path)
