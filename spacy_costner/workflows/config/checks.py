@@ -360,7 +360,10 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
         if train_counts[label] < FEW_ENTITIES:
             rare.append(f"{label} ({train_counts[label]})")
     if rare:
-        message = f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}"
+        message = (
+            f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}. `forecast` says what "
+            "more docs add to their scores"
+        )
         yield Finding(WARNING, "train", message)
 
     not_in_dev = [label for label in labels if not dev_counts[label]]
