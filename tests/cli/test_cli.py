@@ -69,7 +69,9 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
         bar = re.compile(rf"{desc}: +\d+%\|.*\d/\d")
         assert any(bar.match(line) for line in lines), lines
     yellow, green, end_of_colour = "\x1b[33m", "\x1b[32m", "\x1b[0m"
-    warning = "Warning: spans begin or end with whitespace: the whitespace is left out (20); train.jsonl"
+    warning = (
+        "Warning: spans begin or end with whitespace: the whitespace is left out (20); train.jsonl"
+    )
     assert shown.count("Warning") == 1
     assert "UserWarning" not in shown
     assert any(line.startswith(f"{yellow}{warning}") for line in lines), lines

@@ -361,8 +361,8 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
             rare.append(f"{label} ({train_counts[label]})")
     if rare:
         message = (
-            f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}. `forecast` says what "
-            "more docs add to their scores"
+            f"labels of fewer than {FEW_ENTITIES} entities: {', '.join(rare)}. `forecast` says "
+            "what more docs add to their scores"
         )
         yield Finding(WARNING, "train", message)
 

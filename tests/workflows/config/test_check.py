@@ -125,8 +125,8 @@ def test_rare_labels_are_found() -> None:
     lake = example(["B-lake", *TAGS[1:]], ["B-lake", *WORDS[1:]])
     result = check_among_right_docs([river, lake])
     assert messages(result.findings) == [
-        "warning train: labels of fewer than 20 entities: lake (1), river (1). `forecast` says what "
-        "more docs add to their scores",
+        "warning train: labels of fewer than 20 entities: lake (1), river (1). `forecast` says "
+        "what more docs add to their scores",
         "warning dev: labels without entities, whose scores are unknown: lake, river",
     ]
 
