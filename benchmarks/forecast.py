@@ -42,6 +42,7 @@ from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.forecasting.curve_forecast import (
     MIN_ENTITIES,
+    TIMES,
     count_annotated,
     fit_score,
 )
@@ -55,7 +56,6 @@ SIZES = (1, 2, 4, 10)
 """The numbers of texts of the curves, in units of `N_UNIT` sentences."""
 
 N_UNIT = 100
-TIMES = (1, 2, 4)
 N_TEST = 3_000  # sentences
 VOCAB = spacy.blank("xx").vocab
 LABELS_OF_GENIA = {"protein", "DNA", "RNA", "cell_type", "cell_line"}

@@ -158,7 +158,7 @@ def distilled_text(distilled: Distilled) -> str:
 
 
 def noise_page(distilled: Distilled) -> str:
-    """Render an HTML page of what was learned of annotators."""
+    """Render an HTML page of the estimated errors of annotators."""
     return render(
         "noise.html", noise=distilled.noise, student=distilled.path, notes=distilled.notes
     )

@@ -16,12 +16,14 @@ Rasmussen & Williams (2006), "Gaussian Processes for Machine Learning", sections
 """
 
 from dataclasses import dataclass
-from math import exp, log2
+from math import log, log2
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy
 from thinc.types import Floats1d, Floats2d, Floats3d
+
+from .scores import logistic
 
 CONFIDENCE = 0.9
 """The probability that an interval contains the score."""
@@ -30,10 +32,10 @@ LEVEL_SD = 3.0
 """The standard deviation of the level: nearly all scores are possible."""
 
 SMOOTHING = 0.5
-"""Is added to the numbers of right and wrong, so that log odds of 0 and 1 are finite."""
+"""Added to the numbers of right and wrong, so that log odds of 0 and 1 are finite."""
 
 MAX_TIMES = 16
-"""The most times as many texts for which a number of texts is searched."""
+"""The largest number of texts that is searched, as a multiple of the present number."""
 
 POINTS_PER_DOUBLING = 64
 """The number of places on the curve at which a score is searched, for each doubling."""
@@ -162,13 +164,21 @@ class FittedCurve:
         """
         x = numpy.log2(numpy.asarray(n_texts) / self.n_texts[0])
         measured_x = numpy.log2(self.n_texts / self.n_texts[0])
-        cross = kernel(x, measured_x, self.prior)
-        mean = self.prior.slope * x + cross @ self.weights
-        variance = numpy.diag(kernel(x, x, self.prior)) - ((cross @ self.precision) * cross).sum(1)
-        variance = variance + training_noise(n_texts, self.entities_per_text, self.prior)
-        margin = NormalDist().inv_cdf((1 + confidence) / 2) * numpy.sqrt(variance)
+        covariance = kernel(x, measured_x, self.prior)  # (n, P)
+        log_odds = self.prior.slope * x + covariance @ self.weights
+
+        # The measured scores explain a part of the variance of the curve. A single model varies
+        # around the curve, too.
+        curve_variance = numpy.diag(kernel(x, x, self.prior))
+        explained = ((covariance @ self.precision) * covariance).sum(axis=1)
+        noise = training_noise(n_texts, self.entities_per_text, self.prior)
+        standard_deviation = numpy.sqrt(curve_variance - explained + noise)
+
+        margin = NormalDist().inv_cdf((1 + confidence) / 2) * standard_deviation
         return ForecastScores(
-            *(1 / (1 + numpy.exp(-y)) for y in (mean, mean - margin, mean + margin))
+            value=logistic(log_odds),
+            low=logistic(log_odds - margin),
+            high=logistic(log_odds + margin),
         )
 
     def find_n_texts(
@@ -208,9 +218,11 @@ def fit_curve(
     """
     x = numpy.log2(n_texts / n_texts[0])
     noise = training_noise(n_texts, entities_per_text, prior)
+    # The curve varies, and so do the held-out and the training texts.
     covariance = kernel(x, x, prior) + score.covariance() + numpy.diag(noise)
     precision = numpy.linalg.inv(covariance)
-    weights = precision @ (score.log_odds() - prior.slope * x)
+    residuals = score.log_odds() - prior.slope * x
+    weights = precision @ residuals
     return FittedCurve(n_texts, weights, precision, entities_per_text, prior)
 
 
@@ -226,7 +238,8 @@ def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior 
     if not 0 < score < 1:
         return score
     doublings = log2((n_texts + n_more) / n_texts)
-    return 1 / (1 + (1 - score) / score * exp(-prior.slope * doublings))
+    log_odds = log(score / (1 - score)) + prior.slope * doublings
+    return float(logistic(log_odds))
 
 
 def kernel(x: Floats1d, other_x: Floats1d, prior: CurvePrior) -> Floats2d:

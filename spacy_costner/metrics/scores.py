@@ -16,6 +16,11 @@ MOST_DRAWN = 2**22
 """The maximum number of docs that are drawn at a time. It bounds the memory."""
 
 
+def logistic(log_odds: FloatsXd) -> FloatsXd:
+    """The logistic function: log odds to probabilities."""
+    return 1 / (1 + numpy.exp(-log_odds))
+
+
 def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """Compute F-beta from counts of entities.
 

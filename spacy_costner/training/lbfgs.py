@@ -328,7 +328,7 @@ def train_at_once(
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The training examples.
-    max_iterations (int): The most iterations of each run.
+    max_iterations (int): The maximum number of iterations of each run.
     RETURNS (TrainingResult): How training ended. Each evaluation of the loss counts as an epoch of
         one step. The value is the loss with its penalty, per token, at the end of the last training
         whose weights are used.
@@ -442,7 +442,7 @@ def minimise_by_lbfgs(
 
     function (Callable): Takes a vector to its value and gradient. Shapes: (D,) to (D,)
     start (Floats1d): The vector to start from. Shape: (D,)
-    max_iter (int | None): The most iterations. None: no limit.
+    max_iter (int | None): The maximum number of iterations. None: no limit.
     tolerance (float): Minimisation ends when the last `PERIOD` iterations have made the value
         smaller by less than this share of it. CRFsuite calls it `delta`.
     RETURNS (Minimum): The best vector, its value, and how minimisation ended.

@@ -172,7 +172,7 @@ def train_linear(
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.
     is_small (bool | None): Whether docs are few. None: they are counted here.
-    max_iterations (int): The most iterations, if it is trained on all docs at once.
+    max_iterations (int): The maximum number of iterations, if it is trained on all docs at once.
     RETURNS (TrainingResult): How the last training of the weights ended. The reason is
         `INTERRUPTED`, too, if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.

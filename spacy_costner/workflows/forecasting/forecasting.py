@@ -1,13 +1,12 @@
 """`forecast`: how good a linear model would be with more training docs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy
-from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Config
 
@@ -136,12 +135,12 @@ def read_examples(
     n_left_out = 0
     n_entities = 0
     for eg in all_examples:
-        spans = annotated_spans(eg.reference, linear.ner.annotation.spans_key)
-        if spans is None or not len(eg.predicted):
+        reference = linear.ner.annotation.as_entities(eg).reference
+        if not len(reference) or not reference.has_annotation("ENT_IOB"):
             n_left_out += 1
             continue
         annotated.append(eg)
-        n_entities += len(spans)
+        n_entities += len(reference.ents)
     if not n_entities:
         raise ValueError("forecast: expected docs with annotated entities, got none")
     notes: list[str] = []
@@ -152,11 +151,3 @@ def read_examples(
         n_copies = len(annotated) - n_texts
         notes.append(f"docs whose text another doc has, which count once: {n_copies:,}")
     return annotated, notes
-
-
-def annotated_spans(doc: Doc, spans_key: str | None) -> Sequence[Span] | None:
-    """The annotated entities of a doc: `doc.ents`, or the spans under a key. None if the doc isn't
-    annotated."""
-    if spans_key is None:
-        return doc.ents if doc.has_annotation("ENT_IOB") else None
-    return list(doc.spans[spans_key]) if spans_key in doc.spans else None

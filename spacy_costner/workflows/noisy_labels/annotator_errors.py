@@ -25,7 +25,8 @@ class AnnotatorErrors(NamedTuple):
         latter.
     missed (dict[str, float]): For each label the share of the entities on whose first token the
         annotator has none.
-    false_alarms (float): How many entities it begins at 1,000 tokens outside of entities.
+    false_alarms (float): The number of entities that it begins, per 1,000 tokens outside of
+        entities.
     """
 
     name: str

@@ -27,6 +27,8 @@ import numpy
 from numpy.random import Generator
 from thinc.types import Floats1d, FloatsXd, Ints1d
 
+from ...metrics import logistic
+
 UNIFORM = 0.5
 """The part of the probability of a doc that is the same for all docs. So docs about which a model
 is overconfident may be drawn, too, and no doc counts more than 1 / UNIFORM times as much as in a
@@ -225,14 +227,9 @@ def estimate_share(
     log_odds = numpy.log(safe_value / (1 - safe_value))
     odds_margin = margin / (safe_value * (1 - safe_value))
     odds_margin = numpy.minimum(odds_margin, MAX_LOG_MARGIN)
-    low = numpy.where(has_odds, _logistic(log_odds - odds_margin), value - margin)
-    high = numpy.where(has_odds, _logistic(log_odds + odds_margin), value + margin)
+    low = numpy.where(has_odds, logistic(log_odds - odds_margin), value - margin)
+    high = numpy.where(has_odds, logistic(log_odds + odds_margin), value + margin)
     return Interval(value, low, high)
-
-
-def _logistic(log_odds: FloatsXd) -> FloatsXd:
-    """The logistic function: log odds to probabilities."""
-    return 1 / (1 + numpy.exp(-log_odds))
 
 
 def _ratio_and_margin(
