@@ -192,6 +192,7 @@ def save_german(path: Path, n_copies: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_fit_measures_copies_as_one(tmp_path: Path) -> None:
     """F of held-out folds and the temperature are nearly the same as with one copy. F was 100, with
     a third of the temperature."""

@@ -192,6 +192,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_tune_saves_the_bias_and_scores_that_it_prints(
     trained_folder: Path, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def fitted(folder: Path) -> Any:
     return run("fit", *short, *corpus_options(folder), *output, *improvements, "--json")
 
 
+@pytest.mark.slow
 def test_fit_without_a_config_writes_the_config_that_it_trained_with(
     folder: Path, fitted: Any
 ) -> None:
@@ -333,6 +334,7 @@ def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_is_saved_and_not_tuned(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

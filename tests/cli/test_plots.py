@@ -43,6 +43,7 @@ def texts(figure: Any) -> list[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", as_svg(figure, "x"))
 
 
+@pytest.mark.slow
 def test_cells_have_their_numbers() -> None:
     """Cells without a value, or with the value 0, have no number. No number is "-0.00". The only
     "0.00" is on the scale of colours."""

@@ -204,6 +204,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model, fit, settings",
     [

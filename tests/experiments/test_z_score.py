@@ -342,6 +342,7 @@ def test_all_methods_learn_what_is_certain() -> None:
         assert test.error(-weights) > 50
 
 
+@pytest.mark.slow
 def test_hmms_are_as_hard_as_wanted() -> None:
     """HMMs are drawn until the weights of one predict about 20 % of its tags wrongly. That is
     judged on a sample. Another sample differs, so the tolerance here is five times the tolerance of

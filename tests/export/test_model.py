@@ -96,6 +96,7 @@ def check_same(nlp: Language, browser: Node, texts: list[str], **options: Any) -
             check_same_entities(found[name], expected[name], text)
 
 
+@pytest.mark.slow
 @needs_node
 def test_in_node() -> None:
     """The tests of Node's own runner: the chain against all paths, and the golden file."""
@@ -137,6 +138,7 @@ def test_clusters_and_gazetteers(browser: Node, tmp_path: Path) -> None:
     check_same(nlp, browser, [*TEXTS, "The Rome Times, the New York Rome times and New york and"])
 
 
+@pytest.mark.slow
 @needs_node
 @settings(max_examples=30, deadline=None)
 @given(
@@ -717,6 +719,7 @@ def test_broken_gzip(browser: Node, words_model: WebModel, tmp_path: Path) -> No
         assert "a gzip file" in load_in_node(browser, damaged, tmp_path)["error"]
 
 
+@pytest.mark.slow
 @needs_node
 def test_fuzzed_files_give_errors_or_entities(
     browser: Node, words_model: WebModel, tmp_path: Path

@@ -139,6 +139,7 @@ def patterns(draw: st.DrawFn) -> str:
     return f"{flags}(?:{'|'.join(alternatives)})[^ab]"
 
 
+@pytest.mark.slow
 @needs_node
 @given(
     pattern=patterns(),

@@ -115,6 +115,7 @@ def process(nlp: Language) -> Iterator[Node]:
         yield process
 
 
+@pytest.mark.slow
 @needs_node
 def test_hard_texts(process: Node, nlp: Language) -> None:
     sentences = import_module(f"spacy.lang.{nlp.lang}.examples").sentences
@@ -162,6 +163,7 @@ def lists_of_texts(nlp: Language) -> st.SearchStrategy[list[str]]:
     return st.lists(texts, max_size=20)
 
 
+@pytest.mark.slow
 @needs_node
 @given(data=st.data())
 def test_any_text(
@@ -275,6 +277,7 @@ def test_the_description_is_json_and_small(nlp: Language) -> None:
     assert json.loads(text) == description
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nlp", ["de"], indirect=True)
 def test_a_saved_pipeline_has_the_same_description(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path)

@@ -82,6 +82,7 @@ def peak_memory(features: Features, words: list[str], n_tokens: int) -> int:
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["Rome"], ["Rome", "in"], WORDS])
 def test_memory_is_linear_in_the_tokens_of_a_doc(words: list[str]) -> None:
     """A doc of 100,000 tokens takes twice as much memory as one of 50,000, even if all its tokens

@@ -150,6 +150,7 @@ def docs_of_other_units(words: list[str], corpus: Corpus, units: list[object]) -
     return [doc for unit, doc in zip(units, corpus) if unit not in units_with_text]
 
 
+@pytest.mark.slow
 @given(corpora(), corpora(), st.sampled_from(UNITS), st.sampled_from([0, 1, 16]), st.integers(1, 3))
 def test_features_are_those_of_the_slow_version(
     corpus: Corpus, new: Corpus, unit: int | str, often: int, least_units: int

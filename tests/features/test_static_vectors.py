@@ -303,6 +303,7 @@ def is_row_of_vectors(weights: SparseWeights) -> numpy.ndarray:
     return (numbers >= 0) & (numbers < weights.n_vector_rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_vectors")
 def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
     """Dropout leaves out 0.3 of the features of tokens. The scores of those that are left are
@@ -492,6 +493,7 @@ def test_without_vectors_new_words_are_not_known() -> None:
     assert f_of_new_words(nlp) < 0.7
 
 
+@pytest.mark.slow
 def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
     """Docs are scored by weights that have not seen them, vectors included. These are trained on
     what four folds leave: `N_LINEAR_FOLDS` is 4."""

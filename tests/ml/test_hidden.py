@@ -358,6 +358,7 @@ def updated_pipeline() -> Updated:
     return updated()
 
 
+@pytest.mark.slow
 def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
     """The texts are those of `pairs_of_signs`. Without hidden units, a model can't tell names from
     other words."""
@@ -367,6 +368,7 @@ def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
     assert linear_nlp.evaluate(test)["ents_f"] < 0.8
 
 
+@pytest.mark.slow
 def test_mira_trains_the_layer() -> None:
     """The steps of MIRA are measured on the features of the linear model, so it is the loss that is
     likeliest to fail."""
@@ -453,6 +455,7 @@ def test_fit_trains_the_layer(
     assert loaded.evaluate(test)["ents_f"] == fitted.scores["ents_f"]
 
 
+@pytest.mark.slow
 def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
     config = fit_config(tmp_path)
     fitted = fit(config, tmp_path / "output", cache=tmp_path / "cache")

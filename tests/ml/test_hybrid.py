@@ -90,6 +90,7 @@ def test_initialization_trains_the_linear_part_which_alone_predicts_then(
     assert ner.progress == Progress()
 
 
+@pytest.mark.slow
 @any_features
 @any_outside
 def test_updates_train_the_tok2vec_and_not_the_linear_part(features: Any, outside: str) -> None:
@@ -163,6 +164,7 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
     assert not numpy.allclose(weights.rows, last_weights[0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them() -> None:
     """Labels are drawn by lot: only weights that were trained on a doc, or on its copy, know them.
     Others are right by chance, for half of the tokens. Half the docs have a copy at the other end

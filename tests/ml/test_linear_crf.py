@@ -493,6 +493,7 @@ def test_a_label_that_is_added_to_a_trained_model_changes_no_score_and_is_learne
     assert predicted_entities(nlp) == GOLD_ENTITIES
 
 
+@pytest.mark.slow
 def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
     """Predictions have no dropout: their scores are always the same."""
     numpy.random.seed(0)

@@ -383,6 +383,7 @@ def test_a_slim_model_with_vectors_predicts_as_the_whole_one(kind: str, tmp_path
     assert (expected.max(axis=1) > 0.6).all()
 
 
+@pytest.mark.slow
 def test_saving_does_not_change_what_training_goes_on_with(tmp_path: Path) -> None:
     """There are two equal pipelines. One of them is saved between two updates."""
     rows_of_both = []
@@ -407,6 +408,7 @@ def test_without_averages_nothing_is_dropped(tmp_path: Path) -> None:
     numpy.testing.assert_allclose(scores_of(spacy.load(tmp_path)), scores_of(nlp), atol=2e-3)
 
 
+@pytest.mark.slow
 def test_with_keep_all_all_is_kept(tmp_path: Path) -> None:
     nlp, optimizer = trained(keep_all=True)
     weights = main_weights(nlp.get_pipe("ner").model)
@@ -474,6 +476,7 @@ def test_a_slim_model_goes_on_learning(tmp_path: Path) -> None:
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("12", "NUM"), ("Ana", "PER")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_few", [True, False], ids=["at once", "by updates"])
 def test_fit_saves_what_it_has_evaluated(
     has_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ def compare_with_starts(state: CalibrationState, *, is_start: bool | None) -> st
     return state.compare_reading([doc], nlp.tokenizer, uses_starts=True)
 
 
+@pytest.mark.slow
 def test_docs_of_the_first_calls_are_compared() -> None:
     """The docs of later calls aren't read any more, though they have sentence starts."""
     state = CalibrationState(reading=FROM_TEXT)

@@ -76,6 +76,7 @@ def predict_texts_of_thread(nlp: Language, thread: int) -> Predicted:
     return Predicted(entities, [model.predict([doc]).emissions for doc in docs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"])
 def test_threads_predict_what_one_thread_predicts(model: Any) -> None:
     """Afterwards one thread predicts the same, with what the threads have left in caches."""

@@ -115,6 +115,7 @@ def test_a_config_trains_the_labels_of_a_corpus(path: Path, tmp_path: Path) -> N
     assert sorted(trained.pipe_labels["ner"]) == ["city", "country"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="outside of the clone")
 def test_configs_and_templates_are_installed(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]

@@ -430,6 +430,7 @@ def test_annotate_reads_files_whose_names_are_not_utf8(unsure: Path, tmp_path: P
 # Commands
 
 
+@pytest.mark.slow
 def test_annotate_runs_where_stderr_is_closed(unsure: Path, tmp_path: Path) -> None:
     """The first process closes it, then becomes the command."""
     (tmp_path / "a.txt").write_text("Kim is")

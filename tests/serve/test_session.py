@@ -313,6 +313,7 @@ def test_too_few_answers_train_nothing(tmp_path: Path) -> None:
         make_session(tmp_path / "other").train_on_all()
 
 
+@pytest.mark.slow
 def test_a_thread_trains_whenever_there_are_new_answers(tmp_path: Path) -> None:
     """A model is trained on four of five texts that have an answer. The fifth measures how good the
     model is."""
@@ -350,6 +351,7 @@ def test_an_error_of_training_is_reported_and_answers_are_still_saved(
         session.stop()
 
 
+@pytest.mark.slow
 def test_a_session_continues_with_its_model_and_its_history(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     answer_next(session, 30)
@@ -363,6 +365,7 @@ def test_a_session_continues_with_its_model_and_its_history(tmp_path: Path) -> N
     assert len(again.store.history) == 1  # the same texts are no new point
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_good", [True, False])
 def test_a_given_model_stays_until_one_of_the_session_is_better(
     is_good: bool, tmp_path: Path

@@ -95,6 +95,7 @@ def kind() -> Iterator[None]:
     Token.remove_extension("kind")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -126,6 +127,7 @@ def tagger_of_lengths(doc: Doc) -> Doc:
     return doc
 
 
+@pytest.mark.slow
 def test_components_before_annotate_docs(corpora: dict[str, Any], tmp_path: Path) -> None:
     """The tags that one sets are features. If it doesn't annotate in training, the model has
     others."""

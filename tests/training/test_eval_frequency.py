@@ -81,6 +81,7 @@ def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | 
     assert evaluations.are_after_training is (n_steps is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
 def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str, int]) -> None:
     """The counted steps are those that training takes."""
@@ -101,6 +102,7 @@ def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str,
     assert saved["training"]["eval_frequency"] == evaluations.frequency == steps[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [40, {"@schedules": "compounding.v1", "start": 20, "stop": 80, "compound": 1.1}]
 )
@@ -195,6 +197,7 @@ def compare_arguments(experiment: Experiment, config: Config, **training: Any) -
     return ["compare", experiment.config_path, *options, *paths]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:.*the steps of an epoch")
 def test_compare_warns_of_too_few_evaluations(experiment: Experiment, corpus: Path) -> None:
     """Ten docs in batches of four are 3 steps an epoch, and 5 is more. The command warns once for
@@ -216,6 +219,7 @@ def test_compare_refuses_to_evaluate_no_trained_model(experiment: Experiment, co
     assert "training ends after 3: only the model of the first step is evaluated" in result.output
 
 
+@pytest.mark.slow
 def test_compare_accepts_an_evaluation_in_each_epoch(experiment: Experiment, corpus: Path) -> None:
     result = run(*compare_arguments(experiment, config_of(corpus, EACH_EPOCH), max_epochs=2))
     assert result.exit_code == 0 and "eval_frequency" not in result.output

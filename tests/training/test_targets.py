@@ -221,6 +221,7 @@ def test_a_split_outside_is_annotated_as_a_single_one(
         assert (possible == possible_collapsed[:, tags.collapsed_of]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outside", ["single", "before"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(seeds)

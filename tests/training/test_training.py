@@ -283,6 +283,7 @@ def test_an_interruption_of_scoring_leaves_the_pipeline(
     assert entities_of(nlp, "Rain in Paris") == [("Paris", "city")]
 
 
+@pytest.mark.slow
 def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     """By updates, also of few docs: the minimum would not depend on the start."""
     first = fit(sparse_config(experiment, **KEEP_ALL), experiment.output_path / "first")
@@ -734,6 +735,7 @@ def test_a_fit_of_three_seeds_has_the_mean_of_their_weights(
     assert_allclose(weights.rows, numpy.mean(rows_of_seeds, axis=0), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_can_be_fitted_says_whether_load_linear_would_take_a_config(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -166,6 +166,7 @@ def test_words_that_stand_alone_have_no_vector() -> None:
     assert_allclose(vectors.data @ vectors.data.T, expected.data @ expected.data.T, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_side", [0, 1000], ids=["iterated", "decomposed wholly"])
 def test_words_that_no_dimension_represents_have_no_vector(
     monkeypatch: pytest.MonkeyPatch, small_side: int

@@ -129,6 +129,7 @@ def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> 
     assert spacy.load(tmp_path / "vectors").vocab.vectors.shape[1] < 16
 
 
+@pytest.mark.slow
 def test_words_of_different_sentences_of_a_doc_are_no_neighbours(tmp_path: Path) -> None:
     """A doc whose sentences end with a line break gives the same vectors as its sentences alone."""
     words: list[str] = []

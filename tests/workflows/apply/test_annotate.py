@@ -66,6 +66,7 @@ def inputs(tmp_path: Path) -> list[Path]:
 # Answers
 
 
+@pytest.mark.slow
 def test_rows_have_the_texts_with_the_entities_of_the_pipeline(model: Path, tmp_path: Path) -> None:
     """The id of a row is the number of its line. Line 6 is empty and has no row. The 25 lines are
     in parts of 10, so there are three parts."""
@@ -247,6 +248,7 @@ NLP = Language()
 LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
 
 
+@pytest.mark.slow
 @given(lines=st.lists(LINE, max_size=9), n_rows=st.integers(1, 4), end=st.sampled_from(["", "\n"]))
 def test_parts_have_each_line_once(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], n_rows: int, end: str
@@ -585,6 +587,7 @@ def small_files(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_small_files_are_annotated_together(
     model: Path, small_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

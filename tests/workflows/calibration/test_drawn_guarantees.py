@@ -212,6 +212,7 @@ def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
     assert (chosen >= 1000).sum() == pytest.approx(1000, abs=100)
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_promise_and_measures_the_one_before(
     unsure: Path, nlp: Language, answers: list[Example], tmp_path: Path
 ) -> None:

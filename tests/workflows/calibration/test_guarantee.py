@@ -645,6 +645,7 @@ def test_the_command_says_that_it_replaces_a_promise(unsure: Path, tmp_path: Pat
     assert spacy.load(out).meta["guarantee"]["ner"]["miss"] == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_group", [None, "n"])
 def test_the_report_compares_promised_and_observed(
     guaranteed: Language, by_group: str | None

@@ -373,6 +373,7 @@ def test_models_are_evaluated_once_an_epoch_at_least(
     check_evaluated_once_an_epoch(text, path)
 
 
+@pytest.mark.slow
 def test_batches_of_a_hybrid_model_grow_with_the_corpus(tmp_path: Path) -> None:
     """The corpus has 60,000 words, of which a batch has a hundredth. So an epoch has some 100
     batches, for which the least number of steps, 3000, is enough. There are only two word forms,

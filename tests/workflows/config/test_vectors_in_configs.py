@@ -100,6 +100,7 @@ def test_fit_takes_vectors_beside_a_config(folder: Path) -> None:
     assert printed["scores"]["ents_f"] == 1.0
 
 
+@pytest.mark.slow
 def test_calibration_on_folds_has_vectors(folder: Path) -> None:
     """The model of each fold is trained with them, so it knows words that are new to it."""
     fitted = fit(

@@ -415,6 +415,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return Compared(experiment, rows, names)
 
 
+@pytest.mark.slow
 def test_variants_are_run_seed_by_seed_and_reported_as_they_end(compared: Compared) -> None:
     assert [row.loss for row in compared.rows] == ["sequential", "risk"]
     assert compared.names == [
@@ -435,6 +436,7 @@ def test_a_comparison_is_written_down(compared: Compared) -> None:
             assert written["differences"][name]["p"] == pytest.approx(difference.p)
 
 
+@pytest.mark.slow
 def test_processes_train_the_same_models(compared: Compared, tmp_path: Path) -> None:
     in_processes = compared.experiment._replace(output_path=tmp_path / "in_processes")
 
@@ -503,6 +505,7 @@ def make():
 """
 
 
+@pytest.mark.slow
 def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrained(
     experiment: Experiment,
 ) -> None:

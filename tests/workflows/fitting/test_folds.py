@@ -86,6 +86,7 @@ def fitted(request: pytest.FixtureRequest, fit_with: Callable[..., Fitted]) -> F
     return fit_with(*request.param)
 
 
+@pytest.mark.slow
 def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
     """A model that hasn't seen a doc can only guess which of two labels it has, so that F is about
     0.5 before tuning. The empty doc doesn't count. The corpus has 81 docs with it."""
@@ -129,6 +130,7 @@ def test_the_threshold_is_chosen_by_scores_of_held_out_docs(fitted: Fitted) -> N
     assert fitted.cfg["decoding"].get("threshold") == threshold
 
 
+@pytest.mark.slow
 def test_a_calibrated_pipeline_is_tuned_with_its_temperature(corpus: Path, tmp_path: Path) -> None:
     """With its calibrated probabilities, `tune` finds the same threshold for the saved pipeline."""
     vocab = blank_vocab()
@@ -162,6 +164,7 @@ def test_a_pipeline_that_is_only_calibrated_is_not_tuned(fitted: Fitted) -> None
     assert fitted.printed["tuning"] is None
 
 
+@pytest.mark.slow
 def test_models_of_two_passes_are_held_out_too(corpus: Path, tmp_path: Path) -> None:
     config = SPARSE.with_name("sparse_document.cfg")
     options = ["--paths.train", corpus, "--output", tmp_path, *SHORT]
@@ -171,6 +174,7 @@ def test_models_of_two_passes_are_held_out_too(corpus: Path, tmp_path: Path) -> 
     assert "dev:" not in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_config", [False, True])
 def test_nothing_is_evaluated_without_a_development_corpus(
     corpus: Path, tmp_path: Path, has_config: bool

@@ -157,10 +157,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Learning and writing
 
 
+@pytest.mark.slow
 def test_two_components_learn_spans_that_overlap(trained: Language) -> None:
     check_spans_of_texts(trained)
 
 
+@pytest.mark.slow
 def test_two_components_on_a_shared_tok2vec_learn_spans_that_overlap(nlp: Language) -> None:
     check_spans_of_texts(nlp)
 
@@ -176,6 +178,7 @@ def check_spans_of_texts(nlp: Language) -> None:
     assert not any(name.startswith("ents") for name in scores)
 
 
+@pytest.mark.slow
 def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
     """The weights are equal, also in the first pass: entities and presets of docs with the
     key, and spans of labels of other components, don't count."""
@@ -681,6 +684,7 @@ def test_entities_of_a_docbin_are_read_as_spans_where_it_has_none(tmp_path: Path
 # Commands
 
 
+@pytest.mark.slow
 def test_check_and_fit_take_the_groups_that_init_finds(corpus: Path, tmp_path: Path) -> None:
     config_path = tmp_path / "config.cfg"
 
@@ -874,6 +878,7 @@ def test_calibrate_does_not_lower_the_f_of_spans(nlp: Language) -> None:
     assert scores["spans_sc_f"] == pytest.approx(f_after)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("copies_are_new")
 def test_guarantee_counts_the_spans_of_a_component(nlp: Language) -> None:
     examples = texts_30_times(nlp)

@@ -141,6 +141,7 @@ def test_fit_again_learns_again(folder: Path) -> None:
     assert "output/vectors: expected a new folder, or vectors that were learned" in result.output
 
 
+@pytest.mark.slow
 def test_init_writes_vectors_beside_the_config(folder: Path) -> None:
     """`fit` can use them. Vectors that are there are replaced only with --force, even if they
     belong to another config in the folder."""

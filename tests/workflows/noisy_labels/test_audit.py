@@ -151,6 +151,7 @@ def audited() -> Audited:
     return Audited(docs, mistakes, audit(make_config(), docs).suspects)
 
 
+@pytest.mark.slow
 def test_planted_mistakes_are_the_first_suspects(audited: Audited) -> None:
     suspected = [(s.doc, s.kind, s.annotated, s.suggested) for s in audited.top]
     assert sorted(suspected) == sorted(audited.mistakes)
@@ -206,6 +207,7 @@ def test_an_entity_is_not_missing_where_nothing_is_annotated() -> None:
     assert "missing entity" not in kinds_of_doc
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["city", "${paths.train}"])
 def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
     """An entity that is on two lines can't be predicted. A label that looks like a variable of the
@@ -261,6 +263,7 @@ def held_out_scores(docs: Sequence[Doc], doc_index: int, config_name: str) -> An
     return scores_of_docs[fold.docs.tolist().index(doc_index)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config_name", ["sparse", "sparse_document"])
 def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: str) -> None:
     """The annotation of a doc of another fold has an effect. The held-out doc is in the first of
@@ -278,6 +281,7 @@ def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: s
     assert not numpy.array_equal(held_out_scores(docs, held_out, config_name), before)
 
 
+@pytest.mark.slow
 def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
     """A city occurs twice in a doc. When the annotation of the first occurrence is changed to a
     person, the scores of the second one change, and those of the first don't."""

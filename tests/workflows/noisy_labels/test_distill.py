@@ -217,6 +217,7 @@ def test_a_run_that_was_killed_goes_on_with_the_answers_that_it_has(
     assert sizes_asked == [4, 4, 4, 3]
 
 
+@pytest.mark.slow
 def test_answers_are_kept_for_other_settings_but_not_for_another_teacher(
     folder: Path, config: Config, tmp_path: Path, sizes_asked: list[int]
 ) -> None:
@@ -513,6 +514,7 @@ def test_any_pipeline_that_sets_entities_is_a_teacher(
     assert spacy.load(result.path).get_pipe("ner").labels == ("LOC",)
 
 
+@pytest.mark.slow
 def test_a_teacher_whose_config_changed_is_asked_again(
     folder: Path, config: Config, tmp_path: Path, ruler: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_other_words_are_unknown() -> None:
     assert [ent.text for ent in doc.ents] == ["Rome"]
 
 
+@pytest.mark.slow
 def test_a_student_finds_what_the_rules_miss(
     config: Config, files: list[Path], tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def distilled(folder: Path) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
     distilled: Any, folder: Path
 ) -> None:

@@ -510,6 +510,7 @@ def test_what_is_not_annotated_does_not_count() -> None:
     assert result.kinds["spurious entity"].n_mistakes == 1  # the spurious entity of CORPUS
 
 
+@pytest.mark.slow
 def test_tokens_may_differ_from_the_tokens_of_the_annotation() -> None:
     """The pipeline predicts "Rome" as a city. In the annotation this city is two tokens, "Ro" and
     "me". Entities are compared by their characters."""
@@ -628,6 +629,7 @@ def check_page(html: str) -> list[str]:
     return tags
 
 
+@pytest.mark.slow
 def test_page_shows_facts_and_figures_of_the_report(corpus_report: Report) -> None:
     facts = {**corpus_report.facts, "pipeline": "here", "corpus": "there: 5 docs"}
 
