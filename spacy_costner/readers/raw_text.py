@@ -38,6 +38,10 @@ MAX_STRINGS = 1_000_000
 """The number of strings that the vocab of a pipeline may have before it is made again. With the
 tokenizer they take about 200 MB."""
 
+MAX_CACHED = 1_000_000
+"""The number of strings between blanks whose tokens the tokenizer may cache. spaCy's default is
+10,000, which are too few for much text: then it tokenizes every fifth string again."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -119,14 +123,21 @@ class BoundedPipeline:
 
     def __init__(self, make_pipeline: Callable[[], Language]) -> None:
         self._make_pipeline = make_pipeline
-        self._nlp = make_pipeline()
+        self._nlp = self._make_nlp()
 
     @property
     def nlp(self) -> Language:
         """The pipeline. Read this property again for each text: it may be a new pipeline."""
         if len(self._nlp.vocab.strings) > MAX_STRINGS:
-            self._nlp = self._make_pipeline()
+            self._nlp = self._make_nlp()
         return self._nlp
+
+    def _make_nlp(self) -> Language:
+        """Make the pipeline, with a large cache if its tokenizer has one."""
+        nlp = self._make_pipeline()
+        if hasattr(nlp.tokenizer, "max_cache_size"):
+            nlp.tokenizer.max_cache_size = MAX_CACHED
+        return nlp
 
 
 def map_docs(

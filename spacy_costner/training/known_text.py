@@ -11,7 +11,7 @@ other docs from the same source are expected there.
 """
 
 import base64
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy
@@ -43,12 +43,30 @@ def sentence_ids(doc: Doc) -> list[int]:
     doc (Doc): A tokenized doc.
     RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
     """
-    ids = []
-    for words in _sentences(doc):
+    return sentence_ids_of_texts([token.text for token in doc], sentence_starts(doc))
+
+
+def sentence_ids_of_texts(texts: Sequence[str], is_start: Sequence[bool]) -> list[int]:
+    """Compute the hashes of `sentence_ids` where the texts of the tokens are known already.
+
+    texts (Sequence[str]): The texts of the tokens of a doc.
+    is_start (Sequence[bool]): Whether a sentence is annotated to start at each token: see
+        `sentence_starts`.
+    RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
+    """
+    ids: list[int] = []
+    for words in _sentences(texts, is_start):
+        if len(words) < LONG:
+            continue
         text = letters_and_digits("".join(words))
-        if len(words) >= LONG and text:
+        if text:
             ids.append(_hash(text))
     return ids
+
+
+def sentence_starts(doc: Doc) -> list[bool]:
+    """Whether a sentence is annotated to start at each token of a doc."""
+    return (doc.to_array(SENT_START) == 1).tolist()
 
 
 def passage_ids(doc: Doc) -> list[int]:
@@ -96,14 +114,12 @@ class Recurring(NamedTuple):
         return cls(int(n_recurring), int(without_copies.sum()))
 
 
-def _sentences(doc: Doc) -> Iterator[list[str]]:
+def _sentences(texts: Sequence[str], is_start: Sequence[bool]) -> Iterator[list[str]]:
     """Yield the words of each sentence, without whitespace. A sentence ends at punctuation such as
     a full stop, at a new line, and where the doc has a sentence start. An annotated sentence is cut
     at its punctuation, too: the same text without annotation has to give the same sentences."""
-    begins_sentence = doc.to_array(SENT_START) == 1  # (T,)
-    texts = [token.text for token in doc]
     words: list[str] = []
-    for text, is_first in zip(texts, begins_sentence.tolist()):
+    for text, is_first in zip(texts, is_start):
         if is_first and words:
             yield words
             words = []

@@ -235,10 +235,13 @@ def test_the_vocab_of_raw_text_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         """The words of a doc."""
         return [token.text for token in doc]
 
-    words = list(map_docs(texts, BoundedPipeline(make_pipeline), path))
+    bounded = BoundedPipeline(make_pipeline)
+    words = list(map_docs(texts, bounded, path))
 
     assert words == [[f"word{i}", "x", "."] for i in range(3000)]
     assert len(vocabs) > 1
+    # spaCy's own bound of 10,000 cached strings would make the tokenizer slow.
+    assert bounded.nlp.tokenizer.max_cache_size == raw_text.MAX_CACHED
     # A doc may add a few strings to a vocab that has as many as it may have.
     assert max(len(vocab.strings) for vocab in vocabs) <= 2010
 

@@ -7,10 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy
+from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Config
 
 from ...annotation.equal_texts import number_texts
+from ...annotation.neighbouring_docs import count_shared_entities
 from ...metrics.learning_curves import CONFIDENCE
 from ...readers import DEFAULTS, KeptDocs, ReadOptions
 from ..config.init_options import InitOptions, check_raw_option
@@ -125,29 +127,36 @@ def read_examples(
     linear (LinearPipeline): The pipeline, which is initialized here.
     kept (KeptDocs): The docs of the corpus, if they were read before.
     on_corpus (OnCorpus): Called when the corpus was read.
-    RETURNS (tuple[list[Example], list[str]]): The examples, and notes about docs that were left out
-        and copies.
+    RETURNS (tuple[list[Example], list[str]]): The examples, and notes about docs that were left
+        out, copies, and neighbours that share entities.
     RAISES (ValueError): If the corpus can't be read, doesn't fit the pipeline or has no entities.
     """
     all_examples, info = read_training_corpus(linear, kept)
     report_corpus("train", info, on_corpus)
     annotated: list[Example] = []
+    with_entities: list[Doc] = []
     n_left_out = 0
-    n_entities = 0
     for eg in all_examples:
         reference = linear.ner.annotation.as_entities(eg).reference
         if not len(reference) or not reference.has_annotation("ENT_IOB"):
             n_left_out += 1
             continue
         annotated.append(eg)
-        n_entities += len(reference.ents)
-    if not n_entities:
+        with_entities.append(reference)
+    if not any(doc.ents for doc in with_entities):
         raise ValueError("forecast: expected docs with annotated entities, got none")
     notes: list[str] = []
     if n_left_out:
         notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
-    n_texts = len(numpy.unique(number_texts(eg.reference for eg in annotated)))
-    if n_texts < len(annotated):
-        n_copies = len(annotated) - n_texts
+    _, first_docs = numpy.unique(number_texts(with_entities), return_index=True)
+    if len(first_docs) < len(annotated):
+        n_copies = len(annotated) - len(first_docs)
         notes.append(f"docs whose text another doc has, which count once: {n_copies:,}")
+    shared = count_shared_entities(with_entities[i] for i in sorted(first_docs))
+    if shared.are_parts:
+        notes.append(
+            f"neighbouring docs share entities {shared.n_neighbours:,} times, distant docs "
+            f"{shared.n_distant:,} times: if they are parts of the same texts, such as sentences, "
+            "then F is too high. Make each text a doc"
+        )
     return annotated, notes

@@ -16,7 +16,10 @@ from thinc.api import Config
 from spacy_costner.annotation.equal_texts import number_texts
 from spacy_costner.cli.forecast import as_round, forecast_text, needed_text
 from spacy_costner.cli.plots import draw_forecast
+from spacy_costner.readers import KeptDocs
+from spacy_costner.workflows.fitting.fit_corpora import ignore_corpus
 from spacy_costner.workflows.fitting.folds import FoldTraining
+from spacy_costner.workflows.fitting.linear_training import load_linear
 from spacy_costner.workflows.forecasting.curve_forecast import (
     MIN_ENTITIES,
     MIN_TEXTS,
@@ -24,7 +27,7 @@ from spacy_costner.workflows.forecasting.curve_forecast import (
     forecast_curve,
     next_aims,
 )
-from spacy_costner.workflows.forecasting.forecasting import forecast
+from spacy_costner.workflows.forecasting.forecasting import forecast, read_examples
 from spacy_costner.workflows.forecasting.learning_curve import (
     SHARES,
     LearningCurve,
@@ -252,6 +255,26 @@ def test_command(tmp_path: Path) -> None:
     assert ElementTree.fromstring(colours).tag == "{http://www.w3.org/2000/svg}svg"
     assert path.parent.joinpath("train.spacy").exists()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["curve.svg", "train.spacy"]
+
+
+def test_neighbours_that_share_entities_are_noted(tmp_path: Path) -> None:
+    """Copies of a text are no neighbours."""
+    docs: list[Doc] = []
+    for i in range(40):
+        words = [f"Ana{i // 2}", "saw", str(i)]
+        docs.append(Doc(VOCAB, words=words, ents=["B-PER", "O", "O"]))
+
+    def read_notes(docs: list[Doc]) -> list[str]:
+        """The notes about a corpus."""
+        linear = load_linear(make_config(save(docs, tmp_path / "train.spacy")))
+        return read_examples(linear, KeptDocs(), ignore_corpus)[1]
+
+    assert read_notes(docs) == [
+        "neighbouring docs share entities 20 times, distant docs 0 times: if they are parts of "
+        "the same texts, such as sentences, then F is too high. Make each text a doc"
+    ]
+    copies = [docs[0], *docs[::2], *docs[::2]]
+    assert read_notes(copies) == ["docs whose text another doc has, which count once: 21"]
 
 
 @pytest.mark.parametrize(
