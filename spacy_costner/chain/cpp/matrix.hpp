@@ -130,31 +130,39 @@ INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_so
         }
 }
 
-// The products of N_ROWS rows with one panel, stored in its columns of the rows of products. The numbers of rows and of
-// vectors are constants of the compiler, so that totals stay in registers.
-template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL>
+// The products of N_ROWS rows with one panel: finish(row, column, products) takes them a vector at a time. The numbers
+// of rows and of vectors are constants of the compiler, so that totals stay in registers.
+template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL, class Finish>
 INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel, const Real* const* rows,
-                              Real* products) {
+                              Finish& finish) {
     if constexpr (N_VECTORS > 1)
         if (panel.n_vectors < N_VECTORS)
-            return multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, products);
+            return multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, finish);
     Vec<Real> totals[N_ROWS][N_VECTORS];
     multiply_panel<Semiring>(rows, matrix.sources.data() + panel.first_source, panel.n_sources,
                              matrix.entries + panel.offset, totals);
-    const int width = matrix.width;
-    products += panel.column;
     for (int r = 0; r < N_ROWS; r++)
-        for (int v = 0; v < N_VECTORS; v++) store(products + r * width + v * LANES<Real>, totals[r][v]);
+        for (int v = 0; v < N_VECTORS; v++) finish(r, panel.column + v * LANES<Real>, totals[r][v]);
+}
+
+// The products of rows, 1 to ROWS, with all panels of a matrix.
+template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
+void multiply_panels(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
+    if (n_rows == N_ROWS)
+        for (const Panel<Real>& panel : matrix.panels)
+            multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, finish);
+    else if constexpr (N_ROWS > 1)
+        multiply_panels<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, finish);
 }
 
 // The products of rows, 1 to ROWS, with a matrix: (n_rows, width).
-template <class Semiring, class Real, int N_ROWS = ROWS>
+template <class Semiring, class Real>
 void multiply_rows(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Real* products) {
-    if (n_rows == N_ROWS)
-        for (const Panel<Real>& panel : matrix.panels)
-            multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, products);
-    else if constexpr (N_ROWS > 1)
-        multiply_rows<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, products);
+    const int width = matrix.width;
+    const auto keep = [=](int r, int column, Vec<Real> values) INLINE_LAMBDA {
+        store(products + r * width + column, values);
+    };
+    multiply_panels<Semiring>(matrix, rows, n_rows, keep);
 }
 
 // What the mantissa of an Extended is multiplied by if its exponent grows by -d: 2^(256 d), for
@@ -189,8 +197,8 @@ void multiply_rows(const Matrix<Extended>& matrix, const Extended* const* rows, 
 }
 
 // Multiplies n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, products) takes the products a
-// vector at a time. Before, they are stored in `products`, (ROWS, width). If they stayed in registers, the kernels would
-// be compiled again for each `finish`, which would take half of the time of compilation.
+// vector at a time. Before, they are stored in `products`, (ROWS, width), so that the kernels are compiled once for all
+// functions `finish`: they take half of the time of compilation.
 template <class Semiring, class Real, class Finish>
 INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Buffer<Real>& products,
                      Finish& finish) {
@@ -199,6 +207,17 @@ INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_
     const Real* row = products;
     for (int r = 0; r < n_rows; r++, row += width)
         for (int k = 0; k < width; k += LANES<Real>) finish(r, k, load(row + k));
+}
+
+// The same, with kernels of its own for `finish`, which takes the products from registers: for Viterbi, where storing
+// them would take an eighth of the time.
+template <class Semiring, class Real, class Finish>
+INLINE void multiply_fast(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Buffer<Real>& products,
+                          Finish& finish) {
+    if constexpr (std::is_same_v<Real, Extended>)
+        multiply<Semiring>(matrix, rows, n_rows, products, finish);
+    else
+        multiply_panels<Semiring>(matrix, rows, n_rows, finish);
 }
 
 // sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries a row.

@@ -128,7 +128,7 @@ class MaxProduct {
                 step.delta[r] += width_;
                 prepare(r, t);
             }
-            multiply<Maxima>(by_source_, before, running, products, step);
+            multiply_fast<Maxima>(by_source_, before, running, products, step);
         }
     }
 
