@@ -4,7 +4,7 @@
 
 CoNLL-2002 Spanish, a doc per article (by the datelines). few.py has few sentences. Ours by `costner
 fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with configs/sparse.cfg by `spacy
-train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg, 6,000 steps by default;
+train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg, 2,000 steps by default;
 CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the features of `windows`, made in Python as
 its users make them, and on these and the label memory, which our code finds. spaCy's commands train
 in their own process. Seconds are on the clock, including its start, reading and saving. Then all
@@ -255,7 +255,7 @@ def print_speeds(title: str, timed: dict[str, Comparison], n_tokens: int) -> Non
         print(f"| {name} | {speed:,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
 
 
-def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
+def main(n_steps: int = 2_000, n_seeds: int = 1) -> None:
     """Train all systems, and print how good, how large and how fast they are."""
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
