@@ -274,7 +274,7 @@ def make_reader(
     )
 
 
-def make_copies(
+def make_copies_augmenter(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
     """Build the augmenter "spacy_costner.copies.v1". It keeps each example, and adds the examples

@@ -64,9 +64,9 @@ RAW_TEXT_ENDS = {
 
 
 class Piece(NamedTuple):
-    """A stretch of the content that is in the text without a change, or is left out of it.
+    """A piece of the content that is in the text without a change, or is left out of it.
 
-    content_start (int): The first character of the stretch in the content.
+    content_start (int): The first character of the piece in the content.
     text_start (int): Its place in the text.
     is_in_text (bool): Whether it is in the text.
     """
