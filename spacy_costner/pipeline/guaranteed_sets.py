@@ -20,8 +20,8 @@ from ..tags import Entities
 from .promises import Promise, Terms
 
 SMOOTHING = 0.05
-"""The share of the probability of a candidate span that is divided equally among all labels, in the scores
-of guaranteed sets: see `guarantee_scores`."""
+"""The share of the probability of a candidate span that is divided equally among all labels, in the
+scores of guaranteed sets: see `guarantee_scores`."""
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
