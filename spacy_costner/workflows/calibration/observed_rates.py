@@ -15,7 +15,7 @@ from ..evaluation.recurrence import KnownText
 from ..sampling.drawing import Drawing, sample_of
 from ..sampling.estimation import MIN_OF_EACH, as_share
 from ..sampling.estimators import Count, Interval, estimate_ratio
-from .calibration_docs import have_entities, leave_out
+from .calibration_docs import have_entities, leave_out_unusable
 from .scored_spans import score_spans
 
 
@@ -114,7 +114,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     RETURNS (list[ObservedMissRate]): The miss rate of the sets for each limit whose thresholds were
         saved for all groups, ascending. Docs of other groups don't count. Empty if the component
         guarantees no miss rate, or one for each label, or if no docs with entities count: see
-        `leave_out`.
+        `leave_out_unusable`.
     RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
@@ -136,7 +136,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
     known = KnownText.from_component(nlp, ner)
-    used_examples, counts = leave_out(ner, known, in_groups, promise.by_group)
+    used_examples, counts = leave_out_unusable(ner, known, in_groups, promise.by_group)
     if not have_entities(used_examples, counts):
         return []
     thresholds_of_docs: list[dict[float, float]] = []
