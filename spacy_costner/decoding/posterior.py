@@ -280,7 +280,7 @@ class Posterior:
         last_sequence = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
         return first_sequence, last_sequence
 
-    def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
+    def entity_log_probs(self, entities: Entities) -> "SegmentLogProbs":
         """Compute the log-probabilities of the segments of entities, with their gradient. The
         probability of an entity is the sum over its segments.
 
@@ -289,9 +289,7 @@ class Posterior:
         all segments.
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
-        RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
-            its entity; and the callback that takes the derivative with respect to the
-            log-probabilities to the derivative with respect to `potentials`. Shapes: (S,), (S,)
+        RETURNS (SegmentLogProbs): The log-probabilities.
         """
         tags = self.tags
         # At first each entity has one segment. `entity_number` is the entity of each segment.
@@ -318,7 +316,7 @@ class Posterior:
         path = tags.encode(side_by_side, int(sizes.sum()))
         chain_segments = chain.Segments(segments.begin, segments.end, tags=path, after=next_tags)
         log_probs, backprop = self.forward_backward.segment_log_probs(chain_segments)
-        return log_probs, entity_number, backprop
+        return SegmentLogProbs(log_probs, entity_number, backprop)
 
     def _extend_into_space(
         self, entity_number: Ints1d, segments: Entities
@@ -359,6 +357,20 @@ class Posterior:
             max(floor, least), self.tags.entity_tags, self.is_space
         )
         return Entities(begin, end, label), probs
+
+
+class SegmentLogProbs(NamedTuple):
+    """The log-probabilities of the S segments of entities: see `Posterior.entity_log_probs`.
+
+    log_probs (Floats1d): The log-probability of each segment. Shape: (S,)
+    entity_number (Ints1d): The index of the entity of each segment. Shape: (S,)
+    backprop (Any): The callback that takes the derivative with respect to the log-probabilities to
+        the derivative with respect to the potentials.
+    """
+
+    log_probs: Floats1d
+    entity_number: Ints1d
+    backprop: Any
 
 
 class SpanPieces(NamedTuple):

@@ -159,6 +159,17 @@ def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
     return is_sure and first <= 1
 
 
+class TagColumn(NamedTuple):
+    """The column of the tags.
+
+    index (int): Its index, from 0.
+    key (str | None): The key of the tags, if it is a column of keys and values.
+    """
+
+    index: int
+    key: str | None = None
+
+
 def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> int:
     """Find the column of the tokens: the user's choice (the option `token_column`), the column
     FORM, or the first column other than `number`, which numbers tokens. A column that can't have
@@ -210,42 +221,60 @@ def _find_tags(
     number: int | None,
     tag_columns: Sequence[int],
     choice: int | str | None,
-) -> tuple[int, str | None]:
-    """Find the column of the tags and, in a column of keys and values, their key, or None. The
-    columns `token` and `number` have the tokens and their numbers, and `tag_columns` have only
-    tags. `choice` is the user's option `tag_column`. An unknown column, or one without tags, is
-    refused."""
-    last = table.n_columns - 1
+) -> TagColumn:
+    """Find the column of the tags. The columns `token` and `number` have the tokens and their
+    numbers, and `tag_columns` have only tags. `choice` is the user's option `tag_column`. An
+    unknown column, or one without tags, is refused."""
     if choice is None:
-        tag = last
-        if last in tag_columns:
-            tag = _find_outer_layer(table, token, number, tag_columns)
-        elif table.n_columns > 2 and not _has_tags(table, last):
-            for column in range(table.n_columns):
-                keys = _find_keys(table, column)
-                if keys:
-                    return column, keys[0]
-            if table.names and len(tag_columns) == 1:
-                tag = tag_columns[0]
+        column = _guess_tags(table, token, number, tag_columns)
     else:
-        names = [name.upper() for name in table.names]
-        if isinstance(choice, str) and choice.upper() not in names:
-            for column in range(table.n_columns):
-                if choice in _find_keys(table, column):
-                    return column, choice
-        tag = _resolve(table, "tag_column", choice)
-        keys = _find_keys(table, tag)
-        if keys:
-            return tag, keys[0]
-    if tag == token:
+        column = _find_chosen_tags(table, choice)
+    if column.key is not None:
+        return column
+    if column.index == token:
         expected = "expected a column other than the token column (token_column)"
-        raise table.place.refuse(f"tag_column: {expected}, got {choice or tag + 1}")
+        raise table.place.refuse(f"tag_column: {expected}, got {choice or column.index + 1}")
     # A file of two columns always has tags in the second.
-    if table.n_columns > 2 and not _has_tags(table, tag):
-        expected = f"{table.name(tag)}: expected entity tags"
-        got = f"got only tags such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"
+    if table.n_columns > 2 and not _has_tags(table, column.index):
+        expected = f"{table.name(column.index)}: expected entity tags"
+        first_tag = table.column(column.index)[0]
+        got = f"got only tags such as {first_tag!r}: {_hint_at_tags(table, token)}"
         raise table.place.refuse(f"{expected}, {got}")
-    return tag, None
+    return column
+
+
+def _guess_tags(
+    table: Table, token: int, number: int | None, tag_columns: Sequence[int]
+) -> TagColumn:
+    """Find the column of the tags if the user hasn't chosen one: the last column or, if it has no
+    tags, a column with keys of tags, or the only column with tags of a file that names its columns.
+    For the parameters see `_find_tags`."""
+    last = table.n_columns - 1
+    if last in tag_columns:
+        return TagColumn(_find_outer_layer(table, token, number, tag_columns))
+    if table.n_columns <= 2 or _has_tags(table, last):
+        return TagColumn(last)
+    for index in range(table.n_columns):
+        keys = _find_keys(table, index)
+        if keys:
+            return TagColumn(index, keys[0])
+    if table.names and len(tag_columns) == 1:
+        return TagColumn(tag_columns[0])
+    return TagColumn(last)
+
+
+def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
+    """Find the column that the user has chosen: by its number, its name, or a key in it."""
+    names = [name.upper() for name in table.names]
+    if isinstance(choice, str) and choice.upper() not in names:
+        for index in range(table.n_columns):
+            if choice in _find_keys(table, index):
+                return TagColumn(index, choice)
+    index = _resolve(table, "tag_column", choice)
+    keys = _find_keys(table, index)
+    if keys:
+        return TagColumn(index, keys[0])
+    return TagColumn(index)
 
 
 def _find_outer_layer(

@@ -76,6 +76,21 @@ class Failed(NamedTuple):
 Ended = Done | Failed
 """How a run has ended."""
 
+
+class Attempt(NamedTuple):
+    """An attempt to execute a run.
+
+    run (Run): The run.
+    n_deaths (int): The number of workers that have died with it so far.
+    ended (Ended | None): Its result. None: a worker has just died with it, so that it may be
+        repeated.
+    """
+
+    run: Run
+    n_deaths: int
+    ended: Ended | None
+
+
 RunQueue = deque[tuple[Run, int]]
 """The runs that are still to be executed, and for each how many workers have died with it."""
 
@@ -131,15 +146,9 @@ def run_all(
         yield run, Failed("workers keep dying: see their output", trace="")
 
 
-def run_until_broken(
-    queue: RunQueue, make_executor: MakeExecutor
-) -> Iterator[tuple[Run, int, Ended | None]]:
+def run_until_broken(queue: RunQueue, make_executor: MakeExecutor) -> Iterator[Attempt]:
     """Execute the runs of a queue until the queue is empty, or until a worker dies and breaks the
-    executor. Runs that were not begun then stay in the queue.
-
-    Yields a run, the number of workers that have died with it, and its result. The result is None
-    if a worker has just died with the run, which may then be repeated.
-    """
+    executor. Runs that were not begun then stay in the queue."""
     executor = make_executor()
     # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.
     max_pending = getattr(executor, "jobs", len(queue))
@@ -162,14 +171,14 @@ def run_until_broken(
                 error = future.exception()
                 if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
-                    yield run, n_deaths + 1, None
+                    yield Attempt(run, n_deaths + 1, ended=None)
                 elif isinstance(error, Exception):
                     # `run_one` returns errors. This one is from before or after it: what can't be
                     # pickled, or a worker with other versions or files.
-                    yield run, n_deaths, describe_failure(error)
+                    yield Attempt(run, n_deaths, describe_failure(error))
                 else:
                     # This raises other errors, such as a KeyboardInterrupt of the worker.
-                    yield run, n_deaths, future.result()
+                    yield Attempt(run, n_deaths, future.result())
     finally:
         executor.shutdown(cancel_futures=True)
 

@@ -121,16 +121,15 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     promise = ner.guarantee
     if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    # The threshold of each limit by group, and the limits that all groups have
+    # The thresholds of each group, keyed by their limits; and the limits that all groups have
     thresholds_of_groups: dict[str | None, dict[float, float]] = {}
     for name_of_group, thresholds in promise.groups.items():
-        threshold_of_limit: dict[float, float] = {}
-        for limit, threshold in thresholds.levels:
-            threshold_of_limit[limit] = threshold
-        thresholds_of_groups[name_of_group] = threshold_of_limit
+        thresholds_of_groups[name_of_group] = {
+            limit: threshold for limit, threshold in thresholds.levels
+        }
     limits = set.intersection(*map(set, thresholds_of_groups.values()))
 
-    # The docs of these groups, and the thresholds of each doc by limit
+    # The docs of these groups, and the thresholds of each doc, keyed by their limits
     in_groups: list[Example] = []
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:

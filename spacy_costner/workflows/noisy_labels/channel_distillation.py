@@ -90,16 +90,16 @@ def make_channel_corpus(
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
     texts = AnsweredTexts(blank, gold, annotators, raw, reading)
+    # A linear model makes the soft targets, which any student can learn.
     linear_config = config
     if not can_be_fitted(config):
-        # A linear model makes the soft targets that any student can learn.
         lang = config.interpolate()["nlp"]["lang"]
         text = init(lang=lang, train_path=gold_path, reading=reading)
         linear_config = Config().from_str(text, interpolate=False)
     result = ChannelTraining(short_training(linear_config, texts.labels), texts).run()
     best = choose_method(result.methods)
 
-    docs: list[Doc] = []
+    docs: list[Doc] = []  # the unchecked texts, as the student learns them; none by `GOLD`
     if best.name == CHANNEL:
         docs = result.docs
     elif best.name == ANSWERS:
