@@ -189,7 +189,7 @@ def predict(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
 def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
     """F of predicted docs, in percent."""
     examples = [Example(doc, gold_doc) for doc, gold_doc in zip(predicted, gold)]
-    return round(100 * score_ents([eg.predicted for eg in examples], examples)[2], 2)
+    return round(100 * score_ents([eg.predicted for eg in examples], examples).f_score, 2)
 
 
 def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:

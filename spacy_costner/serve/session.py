@@ -55,7 +55,7 @@ from .session_training import (
     load_session_model,
 )
 from .session_vectors import RAW_FILE, learn_session_vectors
-from .store import AnnotationStore, SessionError, StoredText, is_drawn
+from .store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 
 ENOUGH_TO_CHOOSE = 50
 """A model that was trained on at least this number of texts chooses the next texts. Until then,
@@ -417,11 +417,7 @@ class AnnotationSession:
             self.store, train_answers, lang=self.lang, vectors_path=self.vectors
         )
         f = f_on_answers(self.store, nlp, measure_answers)
-        is_better = True
-        if self._start_model is not None and self._nlp is self._start_model:
-            start_f = f_on_answers(self.store, self._start_model, measure_answers)
-            # F is None if no entity is annotated or predicted. This counts as 0 here.
-            is_better = (f or 0.0) > (start_f or 0.0)
+        is_better = self._is_better(f, measure_answers)
         if is_better:
             # The model proposes at once: choosing texts takes about as long as training.
             self._nlp = nlp
@@ -442,6 +438,15 @@ class AnnotationSession:
             scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
         return TrainedPipeline(nlp, training, loss, point)
+
+    def _is_better(self, f: float | None, measure_answers: Sequence[Answer]) -> bool:
+        """Whether a new model, whose F on answers to evaluation texts is `f`, replaces the present
+        one: if it isn't the `start_model`, or has a lower F."""
+        if self._start_model is None or self._nlp is not self._start_model:
+            return True
+        start_f = f_on_answers(self.store, self._start_model, measure_answers)
+        # F is None if no entity is annotated or predicted. This counts as 0 here.
+        return (f or 0.0) > (start_f or 0.0)
 
     def train_on_all(self) -> TrainedPipeline:
         """Train a model on all answers, including answers to evaluation texts. So nothing measures
