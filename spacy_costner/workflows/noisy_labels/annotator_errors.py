@@ -107,8 +107,8 @@ def find_shares(
 
 
 def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
-    """Score the answers of the annotator with this index, on the checked texts
-    that it has annotated."""
+    """Score the answers of the annotator with this index, on the checked texts that it has
+    annotated."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:
