@@ -340,7 +340,7 @@ class Posterior:
         return entity_number[original], longer_segments
 
     def likely_entities(
-        self, floor: float, *, least: float = LEAST_PROB
+        self, floor: float, *, lowest_floor: float = LEAST_PROB
     ) -> tuple[Entities, Floats1d]:
         """Find all entities with at least a certain probability. They may overlap.
 
@@ -348,13 +348,13 @@ class Posterior:
         other, so the entities of the result have at most N / floor tokens in total. For example, in
         10,000 tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
-        floor (float): The probability.
-        least (float): The lowest floor. A lower `floor` is raised to it, as memory has a limit.
+        floor (float): The least probability of an entity.
+        lowest_floor (float): A lower `floor` is raised to this one, as memory has a limit.
         RETURNS (tuple[Entities, Floats1d]): The entities, ordered by begin and end; and their
             probabilities. Shape: (E,)
         """
         begin, end, label, probs = self.forward_backward.likely_entities(
-            max(floor, least), self.tags.entity_tags, self.is_space
+            max(floor, lowest_floor), self.tags.entity_tags, self.is_space
         )
         return Entities(begin, end, label), probs
 

@@ -193,7 +193,7 @@ class CostSensitiveNER(SavedPipe):
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         # The test for a shift uses the probabilities of the model, which decoding doesn't change.
-        self.drop_guarantee("another decoding", keep_shift=True)
+        self.drop_guarantee("another decoding", keep_scores=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         # If the config has other settings when the component is loaded, it was edited after the

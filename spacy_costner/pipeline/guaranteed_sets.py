@@ -115,8 +115,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
         same tokens are there with other labels, too. Shape of the scores: (S,)
     """
-    # Without `least`, this probability would be raised to the least probability of alternatives.
-    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
+    # Without `lowest_floor`, the floor would be raised to the least probability of alternatives.
+    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, lowest_floor=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
         return spans, probs
     n_labels = len(posterior.tags.labels)

@@ -151,15 +151,15 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     may_be_label: dict[str, bool] = {}  # keyed by the names of all features
     for features in features_of_file.values():
         may_be_label |= {feature.name: feature.may_be_label for feature in features}
-    column = options.tag_column
-    file_of_name: dict[str, Path] = {}
-    if isinstance(column, int):
-        file_of_name = _names_in_column(features_of_file, column)
 
-    if isinstance(column, str):
-        names = [name for name in may_be_label if _is_of_layer(name, column)]
-    elif column is not None:
+    # Find the features that the option means, or that may have the labels without it.
+    choice = options.tag_column
+    file_of_name: dict[str, Path] = {}
+    if isinstance(choice, int):
+        file_of_name = _names_in_column(features_of_file, choice)
         names = [*file_of_name]
+    elif choice is not None:
+        names = [name for name in may_be_label if _is_of_layer(name, choice)]
     elif ENTITY_FEATURE in may_be_label:
         names = [ENTITY_FEATURE]
     else:
@@ -169,10 +169,11 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     if len(names) == 1:
         return names[0]
 
+    # It isn't clear: the error names the features of the file with the most of them.
     path, features = max(features_of_file.items(), key=lambda item: len(item[1]))
     columns = {i: feature.name for i, feature in enumerate(features, start=N_BEFORE_FEATURES + 1)}
     expected = "expected the feature of the labels in the option `tag_column`"
-    got = f"{column}"
+    got = f"{choice}"
     if len(file_of_name) > 1:
         places = [f"{name} in {file}" for name, file in file_of_name.items()]
         got = f"{got}, which is {', '.join(places)}"
