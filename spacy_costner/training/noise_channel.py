@@ -309,13 +309,14 @@ def _maximise_expectation(
     estimators: Sequence[TableEstimator],
     n_iterations: int,
 ) -> Estimate:
-    """Estimate tables from known counts, and repeat it with the counts that these tables make
-    expected: see `estimate_tables`."""
+    """Estimate tables by expectation maximisation, beginning with known counts: see
+    `estimate_tables`."""
     n_tokens = sum(len(batch.potentials.emissions) for batch in batches)
     counts = list(known_counts)
     objective: list[float] = []
     tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     for _ in range(n_iterations):
+        # The E step: the expected counts given the tables, and the objective with these tables.
         expected = expect_counts(batches, tables)
         log_likelihood = expected.log_likelihood
         for known, estimator, table in zip(known_counts, estimators, tables):
@@ -325,6 +326,7 @@ def _maximise_expectation(
         objective.append(log_likelihood)
         if len(objective) > 1 and objective[-1] - objective[-2] < TOLERANCE * n_tokens:
             break
+        # The M step: the tables from known and expected counts.
         counts = [known + new for known, new in zip(known_counts, expected.counts)]
         tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     return Estimate(tables, counts, objective)

@@ -20,9 +20,9 @@ SHORT_DOC_TOKENS = 5
 training docs by chance."""
 
 
-def find_notes(nlp: Language, source: str) -> list[str]:
-    """Find out whether the calibration docs were used before, so that a guarantee may not hold: to
-    choose the model, or to calibrate or tune it.
+def note_earlier_uses(nlp: Language, source: str) -> list[str]:
+    """Note if the calibration docs were used before, so that a guarantee may not hold: to choose
+    the model, or to calibrate or tune it.
 
     nlp (Language): The pipeline, whose config and meta have the paths of the docs that were used.
     source (str): The path of the calibration docs.

@@ -33,7 +33,7 @@ from .calibration_docs import (
     check_have_entities,
     check_not_drawn,
     draw_uniformly,
-    find_notes,
+    note_earlier_uses,
     leave_out_unusable,
 )
 from .observed_rates import KeptPromise, measure_promise
@@ -129,7 +129,7 @@ def guarantee(
     references = [eg.reference for eg in examples]
     known = KnownText.from_component(nlp, ner)
     notes = note_recurrence(known, references, source)
-    notes += find_notes(nlp, source)
+    notes += note_earlier_uses(nlp, source)
     notes += find_unknown_labels(nlp, ner, examples, source)
     if drawn:
         n_drawings = check_drawn(nlp, ner, references)
