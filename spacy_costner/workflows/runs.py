@@ -152,19 +152,13 @@ def run_until_broken(queue: RunQueue, make_executor: MakeExecutor) -> Iterator[A
     executor = make_executor()
     # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.
     max_pending = getattr(executor, "jobs", len(queue))
-    pending: dict[Future, tuple[Run, int]] = {}  # the runs that the executor has
+    # The runs that the executor has, each with the number of workers that have died with it
+    pending: dict[Future, tuple[Run, int]] = {}
     is_broken = False
     try:
         while pending or (queue and not is_broken):
-            # Give the executor as many runs as it may have.
-            while queue and len(pending) < max_pending and not is_broken:
-                run, _ = queue[0]
-                try:
-                    future = executor.submit(run_one, run)
-                except BrokenExecutor:
-                    is_broken = True  # The run stays in the queue, as no worker has had it.
-                else:
-                    pending[future] = queue.popleft()
+            if not is_broken:
+                is_broken = not submit_runs(executor, queue, pending, max_pending)
             # Wait until at least one of them has ended.
             for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
                 run, n_deaths = pending.pop(future)
@@ -181,6 +175,21 @@ def run_until_broken(queue: RunQueue, make_executor: MakeExecutor) -> Iterator[A
                     yield Attempt(run, n_deaths, future.result())
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def submit_runs(
+    executor: Executor, queue: RunQueue, pending: dict[Future, tuple[Run, int]], max_pending: int
+) -> bool:
+    """Move runs from the queue to the executor, until it has `max_pending` of them. Returns False
+    if the executor is broken."""
+    while queue and len(pending) < max_pending:
+        run, _ = queue[0]
+        try:
+            future = executor.submit(run_one, run)
+        except BrokenExecutor:
+            return False  # The run stays in the queue, as no worker has had it.
+        pending[future] = queue.popleft()
+    return True
 
 
 def run_one(run: Run) -> Ended:

@@ -161,10 +161,8 @@ def annotate(
     for message in warnings_of(entries):
         warnings.warn(message, stacklevel=2)
 
-    n_new = sum(file not in earlier_entries for file in planned)
-    n_changed = len(planned) - len(finished_entries) - n_new
     return Summary(
-        parts=PartCounts(kept=len(finished_entries), changed=n_changed, new=n_new),
+        parts=count_parts(planned, earlier_entries, finished_entries),
         docs=sum(entry.docs for entry in entries),
         failed=sum(entry.failed for entry in entries),
         tokens=sum(entry.tokens for entry in entries),
@@ -191,6 +189,16 @@ def group_unfinished(
         if unfinished:
             groups.append(unfinished)
     return groups
+
+
+def count_parts(
+    planned: Collection[str], earlier: Collection[str], finished: Collection[str]
+) -> PartCounts:
+    """Count the planned parts by what earlier runs have done of them. `earlier` are the parts with
+    output of an earlier run, and `finished` those whose output is kept."""
+    n_new = sum(file not in earlier for file in planned)
+    n_changed = len(planned) - len(finished) - n_new
+    return PartCounts(kept=len(finished), changed=n_changed, new=n_new)
 
 
 def count_failures(

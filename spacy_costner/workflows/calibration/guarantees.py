@@ -33,8 +33,8 @@ from .calibration_docs import (
     check_have_entities,
     check_not_drawn,
     draw_uniformly,
-    note_earlier_uses,
     leave_out_unusable,
+    note_earlier_uses,
 )
 from .observed_rates import KeptPromise, measure_promise
 from .scored_spans import score_spans
