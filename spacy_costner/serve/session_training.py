@@ -24,7 +24,7 @@ COMPONENT = "ner"
 LEAST_TEXTS = 10
 """The number of annotated texts that a first model needs."""
 
-ENOUGH_MEASURING = 30
+ENOUGH_EVALUATION_TEXTS = 30
 """From this number of annotated evaluation texts on, the page shows F on them, and advises to
 calibrate on them."""
 
