@@ -32,7 +32,7 @@ from ..workflows.sampling.drawing import OF_LABEL_STUDIO, SERVE, SessionDrawing
 from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
-MEASURING_SHARE = 10
+TEXTS_PER_EVALUATION_TEXT = 10
 """One in this number of texts is an evaluation text."""
 
 MIN_EVALUATION_TEXTS = 30
@@ -348,7 +348,7 @@ class AnnotationStore:
 def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
     """The number of evaluation texts among new texts: a tenth. Among the first texts it is at least
     `MIN_EVALUATION_TEXTS`, but at most half of them."""
-    share = round(n_texts / MEASURING_SHARE)
+    share = round(n_texts / TEXTS_PER_EVALUATION_TEXT)
     if not is_first:
         return share
     return min(max(share, MIN_EVALUATION_TEXTS), n_texts // 2)
@@ -359,7 +359,7 @@ def is_drawn(text: str) -> bool:
     evaluation text. The digest of the text decides: this is as good as random, and the same each
     time."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:4], "big") % MEASURING_SHARE == 0
+    return int.from_bytes(digest[:4], "big") % TEXTS_PER_EVALUATION_TEXT == 0
 
 
 def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
