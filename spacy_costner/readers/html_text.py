@@ -102,7 +102,10 @@ class HtmlText(NamedTuple):
         piece = self.pieces[i]
         if not piece.is_in_text:
             return piece.text_start
-        return piece.text_start + place - piece.content_start + after
+        place_in_text = piece.text_start + place - piece.content_start
+        if after:
+            return place_in_text + 1
+        return place_in_text
 
 
 def read_html(html: str, *, is_page: bool = True) -> HtmlText:

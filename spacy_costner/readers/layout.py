@@ -72,6 +72,17 @@ class Columns(NamedTuple):
     text: str
 
 
+class TagColumn(NamedTuple):
+    """The column of the tags.
+
+    index (int): Its index, from 0.
+    key (str | None): The key of the tags, if it is a column of keys and values.
+    """
+
+    index: int
+    key: str | None = None
+
+
 def find_columns(table: Table, options: ReadOptions) -> Columns:
     """Find out what the columns of a file have.
 
@@ -124,7 +135,7 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
     # With two columns, the first has the tokens.
     if table.n_columns < 3 or not all(map(NUMBER.fullmatch, set(numbers))):
         return None
-    if _count_tokens(numbers, table.sent_start):
+    if _are_token_numbers(numbers, table.sent_start):
         return 0
     is_other_number = len(numbers) == 1 and numbers[0] not in ("0", "1")
     if is_token_column_set or is_other_number:
@@ -133,14 +144,14 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
     raise _refuse_tokens(table, expected, numbers)
 
 
-def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
+def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
     """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0.
     Some sentence needs two tokens, so that this is certain. In CoNLL-U, the line of a multiword
     token is before its first token, and the line of an empty node is after a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
-    is_sure = False
+    last = first - 1  # the number of the last token
     begins = False  # whether a sentence has begun, and has had no token yet
-    last = first - 1
+    is_sure = False  # whether a sentence has had a second token
     for number, starts_sentence in zip(numbers, sent_start.tolist()):
         match = NUMBER.fullmatch(number)
         assert match is not None
@@ -152,22 +163,11 @@ def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
             continue
         if value != last + 1 and not (begins and value == first):
             return False
-        if match[2] != "-":
+        if match[2] != "-":  # a token, not a multiword token
             is_sure = is_sure or (not begins) or value > first
             last = value
             begins = False
     return is_sure and first <= 1
-
-
-class TagColumn(NamedTuple):
-    """The column of the tags.
-
-    index (int): Its index, from 0.
-    key (str | None): The key of the tags, if it is a column of keys and values.
-    """
-
-    index: int
-    key: str | None = None
 
 
 def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> int:
@@ -323,7 +323,12 @@ def _find_keys(table: Table, column: int) -> list[str]:
         for part in field.split("|"):
             key, _, value = part.partition("=")
             values[key].add(value)
-    return [key for key, tags in values.items() if all(map(is_tag, tags - {"_"})) and tags != {"_"}]
+    keys: list[str] = []
+    for key, values_of_key in values.items():
+        tags = values_of_key - {"_"}
+        if tags and all(map(is_tag, tags)):
+            keys.append(key)
+    return keys
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:
