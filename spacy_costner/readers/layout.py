@@ -75,11 +75,11 @@ class Columns(NamedTuple):
 class TagColumn(NamedTuple):
     """The column of the tags.
 
-    index (int): Its index, from 0.
-    key (str | None): The key of the tags, if it is a column of keys and values.
+    column (int): The index of the column, from 0.
+    key (str | None): The key of the tags, if the column has keys and values.
     """
 
-    index: int
+    column: int
     key: str | None = None
 
 
@@ -226,21 +226,21 @@ def _find_tags(
     numbers, and `tag_columns` have only tags. `choice` is the user's option `tag_column`. An
     unknown column, or one without tags, is refused."""
     if choice is None:
-        column = _guess_tags(table, token, number, tag_columns)
+        found = _guess_tags(table, token, number, tag_columns)
     else:
-        column = _find_chosen_tags(table, choice)
-    if column.key is not None:
-        return column
-    if column.index == token:
+        found = _find_chosen_tags(table, choice)
+    if found.key is not None:
+        return found
+    if found.column == token:
         expected = "expected a column other than the token column (token_column)"
-        raise table.place.refuse(f"tag_column: {expected}, got {choice or column.index + 1}")
+        raise table.place.refuse(f"tag_column: {expected}, got {choice or found.column + 1}")
     # A file of two columns always has tags in the second.
-    if table.n_columns > 2 and not _has_tags(table, column.index):
-        expected = f"{table.name(column.index)}: expected entity tags"
-        first_tag = table.column(column.index)[0]
+    if table.n_columns > 2 and not _has_tags(table, found.column):
+        expected = f"{table.name(found.column)}: expected entity tags"
+        first_tag = table.column(found.column)[0]
         got = f"got only tags such as {first_tag!r}: {_hint_at_tags(table, token)}"
         raise table.place.refuse(f"{expected}, {got}")
-    return column
+    return found
 
 
 def _guess_tags(

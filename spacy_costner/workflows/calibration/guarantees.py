@@ -194,7 +194,7 @@ def keep_calibration_scores(
     kept = numpy.arange(len(examples))  # the indices of the docs whose scores are kept
     if doc_weights is not None:
         kept = draw_uniformly(doc_weights)
-    docs = [examples[i].reference for i in kept]
+    docs = [examples[i].reference for i in kept.tolist()]
     # Not approximate: unlike in `calibrate`, the temperature wasn't fitted on these docs.
     ner.set_shift(docs, entropies[kept], source, approximate=False)
 
