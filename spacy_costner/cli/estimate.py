@@ -64,7 +64,7 @@ def estimate_cli(
         Path | None,
         Option("--texts", help="All texts that the docs were drawn from", exists=True),
     ] = None,
-    n_drawings: Annotated[
+    n: Annotated[  # the name that it has in `draw`, so that errors of `draw` name the option
         int | None,
         Option("--draw", help="Draw N docs to annotate, with replacement", metavar="N", min=1),
     ] = None,
@@ -104,7 +104,7 @@ def estimate_cli(
     has both: give its folder.
     Intervals are valid for any model, also on texts that are unlike its training docs.
     """
-    if n_drawings is not None:
+    if n is not None:  # the number of drawings
         if output_path is None or texts_path is not None or plot_path is not None:
             raise BadParameter("--draw takes the texts and --output, without --texts and --plot")
         with errors_shown():
@@ -112,13 +112,11 @@ def estimate_cli(
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
             component = run.keywords["name"]  # the option --name, which `command` adds
-            drawn_docs = read_and_draw(
-                nlp, docs_path, reading, n=n_drawings, seed=seed, name=component
-            )
+            drawn_docs = read_and_draw(nlp, docs_path, reading, n=n, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
         rows = drawn_rows(drawn_docs)
-        print_result({"docs": rows}, drawn_text(rows, n_drawings), print_json, output_path)
+        print_result({"docs": rows}, drawn_text(rows, n), print_json, output_path)
         return
 
     # The docs are annotated: estimate from them.
