@@ -228,21 +228,22 @@ def ties(n_labels: int) -> Ties:
     return Ties(rows, relations)
 
 
-def count(answers: Answers, probs: Floats2d) -> Floats3d:
+def count_tags(answers: Answers, probs: Floats2d) -> Floats3d:
     """Count how often an annotator assigns each tag, by state and true tag.
 
     answers (Answers): The answers.
     probs (Floats2d): The probability of each true tag in IOB2 at each token. Shape: (N, C)
     RETURNS (Floats3d): The expected counts. Shape: (S, C, C)
     """
-    n_observed = probs.shape[1]
-    n_states = (n_observed + 1) // 2
+    n_observed = probs.shape[1]  # the tags of IOB2, C = 2 L + 1
+    n_states = (n_observed + 1) // 2  # S = L + 1
     has_answer = answers.tags >= 0
-    # The number of state and observed tag together
+    # The state and the observed tag of each token as one number, to count both at once
     pair = answers.states[has_answer] * n_observed + answers.tags[has_answer]
     counts = numpy.zeros((n_observed, n_states * n_observed))
     for true_tag, probs_of_tag in enumerate(probs[has_answer].T):
         counts[true_tag] = numpy.bincount(pair, probs_of_tag, n_states * n_observed)
+    # From [true, state, observed] to [state, true, observed]
     return counts.reshape(n_observed, n_states, n_observed).transpose(1, 0, 2)
 
 
@@ -363,7 +364,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
         counts_as = observed_tag_of(batch.tags)[:, None] == numpy.arange(n_observed)
         probs = posterior.marginals() @ counts_as
         for annotator, answers in enumerate(batch.answers):
-            counts[annotator] += count(answers, probs)
+            counts[annotator] += count_tags(answers, probs)
     return Expected(counts, log_likelihood)
 
 

@@ -38,7 +38,7 @@ from ...training.noise_channel import (
     Answers,
     Batch,
     Estimate,
-    count,
+    count_tags,
     estimate_tables,
     make_answers,
     observed_tag_of,
@@ -302,7 +302,7 @@ class ChannelTraining:
         n_observed = 2 * len(self.texts.labels) + 1
         probs = (true_tags[:, None] == numpy.arange(n_observed)).astype("float64")
         lengths = numpy.asarray([len(text.doc) for text in checked])
-        return [count(answers, probs) for answers in self.join_answers(checked, lengths)]
+        return [count_tags(answers, probs) for answers in self.join_answers(checked, lengths)]
 
     def join_answers(self, texts: Sequence[AnsweredText], lengths: Ints1d) -> list[Answers]:
         """Join the answers of each annotator to texts, whose sequences have these lengths.
