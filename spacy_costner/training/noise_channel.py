@@ -257,7 +257,7 @@ def estimate_tables(
 
     batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
     known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
-        known: see `count`. They are 0 if there are none. Shape: (S, C, C)
+        known: see `count_tags`. They are 0 if there are none. Shape: (S, C, C)
     n_iterations (int): The maximum number of iterations, first for the tables that are tied for all
         labels, and then for the others.
     RETURNS (Estimate): The tables.
