@@ -129,7 +129,7 @@ class Annotator:
         spans = gold_spans(self.tokenizer, task)
         # Version 0: the text had no answer before.
         self.session.answer(key, spans, is_left_out=False, seen_version=0)
-        if not stored.is_measuring:
+        if not stored.is_evaluation:
             self.n_texts += 1
             self.n_tokens += len(self.tokenizer.make_doc(task.text))
 
@@ -145,7 +145,7 @@ class Annotator:
         # The store has texts in random order.
         for key, stored in self.session.store.texts.items():
             is_answered = key in self.session.store.answers
-            if self.n_texts < n_texts and not stored.is_measuring and not is_answered:
+            if self.n_texts < n_texts and not stored.is_evaluation and not is_answered:
                 self.annotate(key)
 
 
@@ -202,7 +202,7 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
 
 def texts_to_choose(store: AnnotationStore) -> set[str]:
     """The texts of a session that are not evaluation texts."""
-    return {stored.text for stored in store.texts.values() if not stored.is_measuring}
+    return {stored.text for stored in store.texts.values() if not stored.is_evaluation}
 
 
 def read_results(path: Path) -> dict[Setting, list[Result]]:

@@ -262,7 +262,7 @@ def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, li
     token."""
     methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
     for suspect in rank(folds, docs):
-        item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)
+        item = Item(suspect.doc, *suspect.span, suspect.kind, suspect.score)
         difference = suspect.prob_suggested - suspect.prob_annotated
         methods["audit"].append(item)
         methods["p - p"].append(item._replace(score=difference))

@@ -1,4 +1,4 @@
-"""Students of annotators who err: F of each way to learn, with simulated annotators.
+"""Students of annotators who err: F of each method, with simulated annotators.
 
     OMP_NUM_THREADS=1 python benchmarks/noisy_labels.py results.jsonl [corpus ...] [--rows]
 
@@ -47,7 +47,7 @@ from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
 from spacy_costner.workflows.noisy_labels.channel_distillation import short_training
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ChannelTraining,
-    choose_way,
+    choose_method,
     soft_docs,
     unchecked_texts,
     weigh,
@@ -79,14 +79,14 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """F of each way on the development part and on the test part, in percent; and the CPU seconds
-    of the student of answers and of the whole channel."""
+    """F of each method on the development part and on the test part, in percent; and the CPU
+    seconds of the student of answers and of the whole channel."""
 
     dev: dict[str, float]
     test: dict[str, float]
     answers: list[float]  # F of the answers of each annotator
-    held_out: list[float]  # F of each way on held-out checked texts
-    kept: str  # the chosen way
+    held_out: list[float]  # F of each method on held-out checked texts
+    kept: str  # the chosen method
     weights: list[list[float]]  # of models; of these and annotators; of students and annotators
     seconds_of_student: float
     seconds_of_channel: float
@@ -189,11 +189,11 @@ def predict(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
 def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
     """F of predicted docs, in percent."""
     examples = [Example(doc, gold_doc) for doc, gold_doc in zip(predicted, gold)]
-    return round(100 * score_ents([eg.predicted for eg in examples], examples)[2], 2)
+    return round(100 * score_ents([eg.predicted for eg in examples], examples).f_score, 2)
 
 
 def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
-    """Train a student in each way."""
+    """Train a student by each method."""
     docs = random.Random(setting.seed).sample(parts["train"], len(parts["train"]))
     n_texts = setting.n_checked + N_UNCHECKED[setting.corpus]
     gold_path = folder / "gold.spacy"
@@ -223,7 +223,7 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     seconds_of_student = process_time() - began
     began = process_time()
     folds = channel.make_folds()
-    comparison = channel.compare_ways(folds)
+    comparison = channel.compare_methods(folds)
     first_docs = channel.make_first_docs(folds, comparison)
     batches = channel.predict_folds(folds, first_docs)
     estimate = estimate_tables(batches, channel.count_checked(texts.checked))
@@ -242,8 +242,8 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
         scores["dev"],
         scores["test"],
         answers,
-        [round(100 * way.f_score, 2) for way in comparison.ways],
-        choose_way(comparison.ways).name,
+        [round(100 * method.f_score, 2) for method in comparison.methods],
+        choose_method(comparison.methods).name,
         [
             comparison.weights_of_models.tolist(),
             comparison.first_weights.tolist(),
@@ -256,8 +256,8 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 
 def print_rows(results: Mapping[Setting, Result]) -> None:
     """Print a row for each setting, with the means over seeds."""
-    ways = ("noisy", "gold", "both", "once", "folds", "clean")
-    names = " | ".join(ways)
+    methods = ("noisy", "gold", "both", "once", "folds", "clean")
+    names = " | ".join(methods)
     print(f"| corpus | annotators | checked | F of answers | {names} | test: {names} |")
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for setting, result in results.items():
@@ -265,8 +265,8 @@ def print_rows(results: Mapping[Setting, Result]) -> None:
     for (corpus, annotators, n_checked), group in sorted(groups.items()):
         cells = [f"{numpy.mean([r.answers for r in group]):.1f}"]
         for part in ("dev", "test"):
-            for way in ways:
-                cells.append(f"{numpy.mean([getattr(r, part)[way] for r in group]):.1f}")
+            for method in methods:
+                cells.append(f"{numpy.mean([getattr(r, part)[method] for r in group]):.1f}")
         print(f"| {corpus} | {annotators} | {n_checked} ({len(group)}) | {' | '.join(cells)} |")
 
 

@@ -61,7 +61,12 @@ ROOMS = {
 
 LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
-    "component": ["pipeline.component", "pipeline.promises", "annotation.settings"],
+    "component": [
+        "pipeline.component",
+        "pipeline.saved_pipe",
+        "pipeline.promises",
+        "annotation.settings",
+    ],
     "readers": ["readers"],
     "presidio": ["integrations.presidio"],
     "serve": ["serve.app", "serve.session", "serve.store"],

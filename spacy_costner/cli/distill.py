@@ -171,8 +171,8 @@ def percentages(*shares: float | None) -> list[str]:
 
 def noise_lines(noise: LearnedNoise) -> list[str]:
     """Write the estimated errors of annotators: the scores of each on checked texts, how it
-    annotates the entities of each label, what the channel has corrected, and the scores of each way
-    to learn."""
+    annotates the entities of each label, what the channel has corrected, and the scores of each
+    method."""
     table = [["annotator", "texts", "checked", "P", "R", "F", "false alarms"]]
     for errors in noise.annotators:
         scores = percentages(errors.precision, errors.recall, errors.f_score)
@@ -194,6 +194,6 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
         "",
     ]
     table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F"]]
-    for way in noise.ways:
-        table.append([way.name, *percentages(*way[1:4])])
+    for method in noise.methods:
+        table.append([method.name, *percentages(*method[1:4])])
     return [*lines, text_table(table), f"kept: {noise.kept}"]

@@ -64,7 +64,7 @@ def estimate_cli(
         Path | None,
         Option("--texts", help="All texts that the docs were drawn from", exists=True),
     ] = None,
-    n: Annotated[
+    n: Annotated[  # the name that it has in `draw`, so that errors of `draw` name the option
         int | None,
         Option("--draw", help="Draw N docs to annotate, with replacement", metavar="N", min=1),
     ] = None,
@@ -111,15 +111,15 @@ def estimate_cli(
             check_file(output_path, inputs=[model, docs_path])
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
-            texts = progress(read_texts(nlp, docs_path, reading), desc="draw", unit="doc")
             component = run.keywords["name"]  # the option --name, which `command` adds
-            drawn_docs = draw(nlp, texts, n=n, seed=seed, name=component)
+            drawn_docs = read_and_draw(nlp, docs_path, reading, n=n, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
         rows = drawn_rows(drawn_docs)
         print_result({"docs": rows}, drawn_text(rows, n), print_json, output_path)
         return
 
+    # The docs are annotated: estimate from them.
     docs_path, texts_path = files_of_session(docs_path, texts_path)
     if texts_path is None or output_path is not None:
         raise BadParameter("expected --texts with annotated docs, or --draw and --output")
@@ -132,6 +132,14 @@ def estimate_cli(
         if plot_path is not None:
             save_figure(draw_estimates(result), plot_path)
     print_result(result, estimate_text(result), print_json, plot_path)
+
+
+def read_and_draw(
+    nlp: Language, texts_path: Path, reading: ReadOptions, *, n: int, seed: int, name: str
+) -> list[DrawnDoc]:
+    """Read the texts from a file, and draw docs for people to annotate: see `draw`."""
+    texts = progress(read_texts(nlp, texts_path, reading), desc="draw", unit="doc")
+    return draw(nlp, texts, n=n, seed=seed, name=name)
 
 
 def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
@@ -189,7 +197,7 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
     return rows
 
 
-def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
+def drawn_text(rows: Sequence[dict[str, Any]], n_drawings: int) -> str:
     """Write a table of the first drawn docs (see `drawn_rows`), the number of drawings, and the
     number of drawn docs."""
     table: list[Sequence[Any]] = [["text", "doc", "tokens", "times", "probability"]]
@@ -197,7 +205,9 @@ def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
         probability = f"{row['probability']:.3g}"
         table.append([shown(row["text"]), row["doc"], row["tokens"], row["times"], probability])
     n_tokens = sum(row["tokens"] for row in rows)
-    count = f"{n_drawn:,} drawings: {len(rows):,} docs, {n_tokens:,} tokens. Annotate all of them."
+    count = (
+        f"{n_drawings:,} drawings: {len(rows):,} docs, {n_tokens:,} tokens. Annotate all of them."
+    )
     return f"{text_table(table)}\n\n{count}"
 
 

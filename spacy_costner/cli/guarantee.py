@@ -23,7 +23,7 @@ from .options import (
     load_with_examples,
 )
 from .output import JsonOption, errors_shown, print_result
-from .promises import divided_by, promise_text
+from .promises import part_fields, promise_text
 from .tables import number_or_dash, text_table
 
 
@@ -98,7 +98,7 @@ def thresholds_text(result: Guarantee) -> str:
     """Write a table with a row for each part that a guarantee was given for, and its threshold. The
     first columns name the part: its group, its label or both. If there is a single part, its row
     is named "all"."""
-    name_columns = divided_by(result.promise)  # fields of a part: "group", "label", both or none
+    name_columns = part_fields(result.promise)
     has_one_part = not name_columns
     if has_one_part:
         name_columns = ["label"]

@@ -11,7 +11,7 @@ from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import numpy
-from thinc.types import Floats2d
+from thinc.types import Floats1d, Floats2d
 
 from ..metrics import f_beta
 from ..metrics.calibration import wilson_interval
@@ -181,8 +181,6 @@ def heat_map(
     if cell_size >= 0.2:
         font_size = 8
     with drawing() as figure_class:
-        from matplotlib.patches import Rectangle
-
         figure = figure_class(figsize=(width, height))
         axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
         # The middle of a cell is at (column, row). The first row is at the top.
@@ -192,43 +190,19 @@ def heat_map(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
 
-        # A colour is red, green, blue and opacity. Shape: (rows, columns, 4)
         colours = _colours(values)
-        shades = colours.to_rgba(values)
+        shades = colours.to_rgba(values)  # red, green, blue, opacity; shape: (rows, columns, 4)
         for (row, column), value in numpy.ndenumerate(values):
             shade = shades[row, column]
-            # The limits and the layout of the axes are set without the cells and their numbers.
-            # Otherwise matplotlib would find them again for each of thousands of cells.
-            patch = Rectangle(
-                (column - 0.5, row - 0.5),
-                width=1,
-                height=1,
-                facecolor=shade,
-                edgecolor=RULE,
-                linewidth=0.4,
-                in_layout=False,
-            )
-            axes.add_artist(patch)
+            cell = _draw_cell(axes, row, column, shade)
             if value == 0 or numpy.isnan(value):
                 continue  # such a cell has no number, and shows nothing on hover
             # The id has numbers instead of names, which may have characters that ids can't have.
-            patch.set_gid(f"{CELL_PREFIX}{row}-{column}")
-            patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
+            cell.set_gid(f"{CELL_PREFIX}{row}-{column}")
+            cell.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
-                _, _, _, opacity = shade
-                is_dark = opacity > DARK_OPACITY
-                ink = "#ffffff" if is_dark else INK
                 text = _without_minus_zero(number.format(value))
-                axes.text(
-                    column,
-                    row,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color=ink,
-                    in_layout=False,
-                )
+                _write_in_cell(axes, row, column, text, shade)
 
         # The colour bar is at most 2.5 inches high.
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
@@ -237,6 +211,42 @@ def heat_map(
         # The colours of the bar are a raster image, as there would be gaps between many shapes.
         bar.solids.set_rasterized(True)
         return figure
+
+
+def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
+    """Draw a cell of a heat map, and return it. A shade is red, green, blue and opacity."""
+    from matplotlib.patches import Rectangle
+
+    # The limits and the layout of the axes are set without the cells and their numbers. Otherwise
+    # matplotlib would find them again for each of thousands of cells.
+    cell = Rectangle(
+        (column - 0.5, row - 0.5),
+        width=1,
+        height=1,
+        facecolor=shade,
+        edgecolor=RULE,
+        linewidth=0.4,
+        in_layout=False,
+    )
+    axes.add_artist(cell)
+    return cell
+
+
+def _write_in_cell(axes: Any, row: int, column: int, text: str, shade: Any) -> None:
+    """Write the number of a cell of a heat map in its middle, in a colour that can be read on its
+    shade."""
+    _, _, _, opacity = shade
+    ink = "#ffffff" if opacity > DARK_OPACITY else INK
+    axes.text(
+        column,
+        row,
+        text,
+        ha="center",
+        va="center",
+        fontsize=7,
+        color=ink,
+        in_layout=False,
+    )
 
 
 def _without_minus_zero(number: str) -> str:
@@ -300,17 +310,10 @@ def precision_recall(
     # The points of each curve, and its good points. The columns are the value, precision and
     # recall. Shapes: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
-    good_tables = []
-    for table in tables:
-        _, precision, recall = table.T
-        f_scores = f_beta(precision, recall)
-        good_tables.append(table[f_scores >= GOOD_SHARE * f_scores.max()])
-    # The axes begin below the lowest precision and recall of all points that must be inside: at a
-    # multiple of 0.1 that is at least 0.05 lower, but not below 0. For example, 0.73 gives 0.6.
+    good_tables = [_good_points(table) for table in tables]
+    # All good points must be inside of the axes. Shape: (points, 2)
     points_inside = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
-    lowest_point = points_inside.min(axis=0)
-    tenths = numpy.floor(10 * lowest_point - 0.5)
-    low_precision, low_recall = numpy.maximum(0, tenths / 10)
+    low_precision, low_recall = _begin_of_axes(points_inside)
 
     with drawing() as figure_class:
         figure = figure_class()
@@ -355,6 +358,22 @@ def precision_recall(
         figure.draw_without_rendering()
         _write_values(axes, points_and_colours)
         return figure
+
+
+def _good_points(points: Floats2d) -> Floats2d:
+    """The points of a curve whose F is at least the share `GOOD_SHARE` of its best F. The columns
+    are the value, precision and recall. Shapes: (points, 3)"""
+    _, precision, recall = points.T
+    f_scores = f_beta(precision, recall)
+    return points[f_scores >= GOOD_SHARE * f_scores.max()]
+
+
+def _begin_of_axes(points: Floats2d) -> Floats1d:
+    """Where the axes of precision and of recall begin: below the lowest values of all points, at a
+    multiple of 0.1 that is at least 0.05 lower, but not below 0. For example, 0.73 gives 0.6.
+    Shapes: (points, 2) to (2,)"""
+    tenths = numpy.floor(10 * points.min(axis=0) - 0.5)
+    return numpy.maximum(0, tenths / 10)
 
 
 def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:

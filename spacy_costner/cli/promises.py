@@ -3,10 +3,10 @@
 from ..pipeline.promises import Promise
 
 
-def divided_by(promise: Promise) -> list[str]:
-    """The fields that divide a guarantee into parts with their own thresholds: ["group"],
-    ["label"], or ["group", "label"] if each pair of both is a part. Empty for a single threshold of
-    all entities."""
+def part_fields(promise: Promise) -> list[str]:
+    """What the parts of a guarantee, which have their own thresholds, are named by: ["group"],
+    ["label"], or ["group", "label"] if each pair of both is a part. Empty if all entities have the
+    same threshold."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -32,7 +32,7 @@ def promise_text(promise: Promise) -> str:
     else:
         certainty = "on average over calibrations"
     text = f"at most {promise.limit:.3g} of {mistakes}, {certainty}"
-    part_names = divided_by(promise)
+    part_names = part_fields(promise)
     if part_names:
         text += f", for each {' and '.join(part_names)} with a threshold"
     return f"{text} (found: {promise.found})"

@@ -207,9 +207,9 @@ def add_texts(
         typer.echo(line)
     if not store.texts and needs_texts:
         raise ValueError("--texts: expected texts in a new session, got none")
-    n_measuring = sum(text.is_measuring for text in store.texts.values())
+    n_evaluation = sum(text.is_evaluation for text in store.texts.values())
     typer.echo(
-        f"{len(store.texts):,} texts, {n_measuring:,} of them evaluation texts; "
+        f"{len(store.texts):,} texts, {n_evaluation:,} of them evaluation texts; "
         f"{len(store.answers):,} have answers"
     )
     if store.n_others:

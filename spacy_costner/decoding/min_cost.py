@@ -251,8 +251,8 @@ def add_node_columns(
 
 
 def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
-    """Read the choices that `MinCost.save` returned: under "answers" the labels of the chain, then
-    the nodes; under "covers" and "table" the masks and the costs of `Choices`.
+    """Read the `Choices` that `MinCost.save` returned. Their keys are older than the names of the
+    fields: "answers" has the labels, "table" the costs.
 
     RAISES (ValueError): If the choices don't fit these tags.
     """
@@ -260,7 +260,9 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
     covers_shape = (len(labels_and_nodes), len(tags.labels))
-    costs_shape = (len(tags), len(Tags(labels_and_nodes, tags.scheme.name)))
+    # Costs have a row for each tag of the chain, and a column for each tag that can be predicted.
+    predictable_tags = Tags(labels_and_nodes, tags.scheme.name)
+    costs_shape = (len(tags), len(predictable_tags))
     fits_tags = covers.shape == covers_shape and costs.shape == costs_shape
     if not (fits_tags and numpy.isfinite(costs).all()):
         raise ValueError(

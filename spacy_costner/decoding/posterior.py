@@ -212,20 +212,20 @@ class Posterior:
         return numpy.minimum(sums, 1.0)  # rounding can make them larger than 1
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
-        """Compute the probability that all tokens of a stretch are O.
+        """Compute the probability that all tokens of a span are O.
 
         The chain may have several tags for O: tag 0, and tags for an O directly before an entity.
-        So all tokens but the last have tag 0, and the last one has any tag of O. With a stretch
+        So all tokens but the last have tag 0, and the last one has any tag of O. With a span
         from b to e - 1:
 
             sum over the tags o of O:  p(y_b = ... = y_{e-2} = 0, y_{e-1} = o)
 
-        begin (Ints1d), end (Ints1d): The first token of each stretch, and the one after its last. A
-            stretch has at least one token. Shapes: (E,)
+        begin (Ints1d), end (Ints1d): The first token of each span, and the one after its last. A
+            span has at least one token. Shapes: (E,)
         RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
-        pieces = self._cut_stretches(begin, end)
-        n_pieces = len(pieces.stretch)
+        pieces = self._cut_spans(begin, end)
+        n_pieces = len(pieces.span)
 
         # Make a segment for each piece and each tag of O that its last token may have. `piece` is
         # the piece of each segment. Shape: (pieces * tags of O,)
@@ -242,22 +242,22 @@ class Posterior:
 
         # A path has only one of the segments of a piece: their probabilities add up.
         piece_probs = numpy.bincount(piece, weights=numpy.exp(log_probs), minlength=n_pieces)
-        # Sequences are independent: the probabilities of the pieces of a stretch are multiplied.
+        # Sequences are independent: the probabilities of the pieces of a span are multiplied.
         probs = numpy.ones(len(begin))
         piece_probs = numpy.minimum(piece_probs, 1.0)  # rounding can make them larger than 1
-        numpy.multiply.at(probs, pieces.stretch, piece_probs)
+        numpy.multiply.at(probs, pieces.span, piece_probs)
         return probs
 
-    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "StretchPieces":
-        """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
+    def _cut_spans(self, begin: Ints1d, end: Ints1d) -> "SpanPieces":
+        """Cut spans of tokens where a sequence ends, so that each piece is within a sequence.
         `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         first_sequence, last_sequence = self._find_sequences(begin, end)
-        # A piece for each stretch and each sequence that it has tokens of.
-        stretch, sequence = ranges(first_sequence, last_sequence + 1)
-        piece_begin = numpy.maximum(begin[stretch], self._sequence_bounds[sequence])
-        piece_end = numpy.minimum(end[stretch], self._sequence_bounds[sequence + 1])
+        # A piece for each span and each sequence that it has tokens of.
+        span, sequence = ranges(first_sequence, last_sequence + 1)
+        piece_begin = numpy.maximum(begin[span], self._sequence_bounds[sequence])
+        piece_end = numpy.minimum(end[span], self._sequence_bounds[sequence + 1])
         has_tokens = piece_begin < piece_end  # not so for sequences without tokens
-        return StretchPieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
+        return SpanPieces(span[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
         """Find the entities with tokens of two or more sequences. Their probability is 0. Returns
@@ -272,7 +272,7 @@ class Posterior:
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """Find the sequence of the first token of each stretch of tokens, and the sequence of its
+        """Find the sequence of the first token of each span of tokens, and the sequence of its
         last token. `begin` has the first tokens, `end` the tokens after the last ones.
         Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
@@ -280,7 +280,7 @@ class Posterior:
         last_sequence = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
         return first_sequence, last_sequence
 
-    def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
+    def entity_log_probs(self, entities: Entities) -> "SegmentLogProbs":
         """Compute the log-probabilities of the segments of entities, with their gradient. The
         probability of an entity is the sum over its segments.
 
@@ -289,9 +289,7 @@ class Posterior:
         all segments.
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
-        RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
-            its entity; and the callback that takes the derivative with respect to the
-            log-probabilities to the derivative with respect to `potentials`. Shapes: (S,), (S,)
+        RETURNS (SegmentLogProbs): The log-probabilities.
         """
         tags = self.tags
         # At first each entity has one segment. `entity_number` is the entity of each segment.
@@ -318,7 +316,7 @@ class Posterior:
         path = tags.encode(side_by_side, int(sizes.sum()))
         chain_segments = chain.Segments(segments.begin, segments.end, tags=path, after=next_tags)
         log_probs, backprop = self.forward_backward.segment_log_probs(chain_segments)
-        return log_probs, entity_number, backprop
+        return SegmentLogProbs(log_probs, entity_number, backprop)
 
     def _extend_into_space(
         self, entity_number: Ints1d, segments: Entities
@@ -342,7 +340,7 @@ class Posterior:
         return entity_number[original], longer_segments
 
     def likely_entities(
-        self, floor: float, *, least: float = LEAST_PROB
+        self, floor: float, *, lowest_floor: float = LEAST_PROB
     ) -> tuple[Entities, Floats1d]:
         """Find all entities with at least a certain probability. They may overlap.
 
@@ -350,26 +348,40 @@ class Posterior:
         other, so the entities of the result have at most N / floor tokens in total. For example, in
         10,000 tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
-        floor (float): The probability.
-        least (float): The lowest floor. A lower `floor` is raised to it, as memory has a limit.
+        floor (float): The least probability of an entity.
+        lowest_floor (float): A lower `floor` is raised to this one, as memory has a limit.
         RETURNS (tuple[Entities, Floats1d]): The entities, ordered by begin and end; and their
             probabilities. Shape: (E,)
         """
         begin, end, label, probs = self.forward_backward.likely_entities(
-            max(floor, least), self.tags.entity_tags, self.is_space
+            max(floor, lowest_floor), self.tags.entity_tags, self.is_space
         )
         return Entities(begin, end, label), probs
 
 
-class StretchPieces(NamedTuple):
-    """Pieces of stretches of tokens. Each piece is within one sequence. P is their number.
+class SegmentLogProbs(NamedTuple):
+    """The log-probabilities of the S segments of entities: see `Posterior.entity_log_probs`.
 
-    stretch (Ints1d): The index of the stretch that each piece is cut from. Shape: (P,)
+    log_probs (Floats1d): The log-probability of each segment. Shape: (S,)
+    entity_number (Ints1d): The index of the entity of each segment. Shape: (S,)
+    backprop (Any): The callback that takes the derivative with respect to the log-probabilities to
+        the derivative with respect to the potentials.
+    """
+
+    log_probs: Floats1d
+    entity_number: Ints1d
+    backprop: Any
+
+
+class SpanPieces(NamedTuple):
+    """Pieces of spans of tokens. Each piece is within one sequence. P is their number.
+
+    span (Ints1d): The index of the span that each piece is cut from. Shape: (P,)
     begin (Ints1d): The first token of each piece, counted over the batch. Shape: (P,)
     end (Ints1d): The token after the last one of each piece. Shape: (P,)
     """
 
-    stretch: Ints1d
+    span: Ints1d
     begin: Ints1d
     end: Ints1d
 

@@ -206,6 +206,7 @@ def refuse_vectors(column: VectorColumn, arrays: dict[str, ArrayXd]) -> Descript
     raise refusal("static word vectors as inputs (include_static_vectors)")
 
 
+# All of these functions have the same parameters, though some columns need no arrays.
 DESCRIBE_BY_CLASS: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
     WordColumn: describe_words,
     AttributeColumn: describe_attribute,

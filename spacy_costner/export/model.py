@@ -4,6 +4,7 @@ The file has all that `javascript/recognizer.js` reads. What a page can't do is 
 before anything is written. V is the number of features, K the number of tags.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +100,16 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
         # Labels that the component learns but doesn't write
         "hidden_labels": [ner.labels[i] for i in ner.other_labels],
     }
-    # Count what anybody can read in the file: words, and the hashes of words in label memory.
+    data = pack_file(header, arrays)
+    n_words, n_remembered = count_published_words(columns, arrays)
+    return WebModel(data, info, n_words=n_words, n_remembered=n_remembered)
+
+
+def count_published_words(
+    columns: Iterable[Mapping[str, Any]], arrays: Mapping[str, ArrayXd]
+) -> tuple[int, int]:
+    """Count what anybody can read in a model file: words, and the hashes of words in label
+    memory."""
     words: set[str] = set()
     n_remembered = 0
     for column in columns:
@@ -107,8 +117,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
             words.update(column["values"])
         if column["kind"] == "memory":
             n_remembered += len(arrays[column["arrays"]["keys"]])
-    data = pack_file(header, arrays)
-    return WebModel(data, info, n_words=len(words), n_remembered=n_remembered)
+    return len(words), n_remembered
 
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:

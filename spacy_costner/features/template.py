@@ -278,14 +278,14 @@ def _check(template: Template) -> None:
 
     RAISES (ValueError): If one is wrong. The message names it.
     """
-    # `IDS` has spaCy's attributes. Those that depend on the word alone are ORTH, LOWER and SHAPE.
-    word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]
-    other_kinds = [kind for kind in FEATURE_KINDS if kind not in IDS]
+    # The kinds of features are spaCy's attributes, whose names `IDS` has, and our own kinds.
+    word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER and SHAPE
     attributes = [*word_attributes, *ATTRIBUTES]
-    kinds = [*attributes, *other_kinds]
+    own_kinds = [kind for kind in FEATURE_KINDS if kind not in IDS]
+    kinds = [*attributes, *own_kinds]
     _check_windows("windows", template.windows, kinds, least=0)
-    # A pair needs a single value of each token. A word may have several clusters, and static
-    # vectors are no values.
+    # A bigram is a pair of values, one of each token. A word may have several clusters, and vectors
+    # are no values.
     without_pairs = (CLUSTERS, VECTORS, STATIC_VECTORS)
     kinds_of_pairs = [kind for kind in kinds if kind not in without_pairs]
     _check_windows("bigrams", template.bigrams, kinds_of_pairs, least=1)

@@ -171,11 +171,11 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
             groups[key] = group
 
     scored_spans: list[tuple[Span, float]] = []
-    our_extents: set[tuple[int, int]] = set()  # the begin and end of our spans, in tokens
+    our_spans: set[tuple[int, int]] = set()  # in tokens
     for key, group in groups.items():
         # If tokens were merged since, a span may end within a token. It then gets the whole token.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
-        our_extents.update((span.start, span.end) for span, _ in spans_of_group)
+        our_spans.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
             continue  # The guaranteed set, another group, counts instead of these entities.
@@ -187,7 +187,7 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
 
     # The entities of other components
     for ent in doc.ents:
-        if (ent.start, ent.end) not in our_extents:
+        if (ent.start, ent.end) not in our_spans:
             scored_spans.append((ent, default_score))
     return _without_overlap(doc, scored_spans)
 

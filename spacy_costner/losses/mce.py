@@ -197,10 +197,13 @@ def mce_of_tokens(potentials: Potentials, gold: Gold, transform: Transform) -> L
     xp = get_array_module(potentials.emissions)
     n_tokens, n_tags = potentials.emissions.shape
     messages = chain.max_messages(potentials)
-    best_with_tag = messages.max_marginals()  # (N, K)
+    # The score of the best path with each tag at each token, and whether the tag is right there.
+    # Shapes: (N, K)
+    best_with_tag = messages.max_marginals()
     is_right = gold.token_tags
-    if is_right.ndim == 1:
+    if is_right.ndim == 1:  # the index of the right tag of each token
         is_right = is_right[:, None] == xp.arange(n_tags)
+    # The right tag and the wrong tag with the best paths. Shapes: (N,)
     right_tags = xp.where(is_right, best_with_tag, -xp.inf).argmax(axis=1)
     wrong_tags = xp.where(is_right, -xp.inf, best_with_tag).argmax(axis=1)
     # The scores of the best paths with these tags, as segments of one token: first the right ones,

@@ -96,13 +96,14 @@ class CalibratedPipe(TrainablePipe):
         for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
         self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
 
-    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
+    def drop_guarantee(self, reason: str, *, keep_scores: bool = False) -> None:
         """Drop the scores of calibration docs and the guarantee. Warn if there was a guarantee.
 
         reason (str): The change after which the guarantee doesn't hold.
-        keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
+        keep_scores (bool): Whether the scores of calibration docs still hold, and are kept.
         """
-        if not self.calibration.drop(keep_scores=keep_shift):
+        had_guarantee = self.calibration.drop(keep_scores=keep_scores)
+        if not had_guarantee:
             return
         self.meta.get("guarantee", {}).pop(self.name, None)
         warnings.warn(
@@ -117,7 +118,7 @@ class CalibratedPipe(TrainablePipe):
         # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
-            self.drop_guarantee(f"another setting of {changed_setting}", keep_shift=True)
+            self.drop_guarantee(f"another setting of {changed_setting}", keep_scores=True)
 
     def shift(
         self,

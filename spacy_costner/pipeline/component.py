@@ -1,9 +1,9 @@
-"""The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
+"""The pipeline component `cost_sensitive_ner`: its settings, training and prediction.
 
 The component calls other modules for the work: `training.objective` computes the loss,
-`prediction` computes entities and probabilities, `doc_writer` writes them to docs,
-`serialization` reads and writes files. What calibration docs say is in the class that the component
-inherits from: see `calibrated_pipe`.
+`prediction` computes entities and probabilities, and `doc_writer` writes them to docs. It inherits
+from two classes: `saved_pipe` saves and loads it, and `calibrated_pipe` keeps the results of
+calibration docs.
 
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
@@ -18,7 +18,6 @@ from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import islice
 from math import exp, inf
-from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
@@ -47,7 +46,6 @@ from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
-from .calibrated_pipe import CalibratedPipe
 from .calibration_state import CalibrationState
 from .confidence import Confidence, register, register_default
 from .doc_writer import annotate_docs, spans_by_doc
@@ -55,25 +53,8 @@ from .guaranteed_sets import group_of
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
 from .prediction import Hypothesis, Prediction, make_prediction
 from .rehearsal import rehearsal_loss
-from .serialization import (
-    Cfg,
-    check_cfg,
-    check_digest,
-    check_format,
-    check_keys,
-    follow_config,
-    load_model,
-    mark_version,
-    naming_version,
-    new_cfg,
-    pack_parts,
-    read_files,
-    reading_part,
-    save_model,
-    sign,
-    unpack_parts,
-    write_files,
-)
+from .saved_pipe import SavedPipe
+from .serialization import Cfg, check_keys, new_cfg
 from .training_corpus import find_new_labels, pack_raw_text, read_training_corpus
 
 DEFAULT_CONFIG: dict[str, Any] = {
@@ -89,7 +70,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
 }
 
 
-class CostSensitiveNER(CalibratedPipe):
+class CostSensitiveNER(SavedPipe):
     """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
     the methods that spaCy documents for `ner`.
 
@@ -212,7 +193,7 @@ class CostSensitiveNER(CalibratedPipe):
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         # The test for a shift uses the probabilities of the model, which decoding doesn't change.
-        self.drop_guarantee("another decoding", keep_shift=True)
+        self.drop_guarantee("another decoding", keep_scores=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
         # If the config has other settings when the component is loaded, it was edited after the
@@ -231,6 +212,14 @@ class CostSensitiveNER(CalibratedPipe):
         RAISES (ValueError): If the settings or the cost don't fit.
         """
         self._decoding.check(tags, self.cfg["decoding"])
+
+    def check_settings(self) -> None:
+        """Check the settings in `cfg`, which may have been edited: that they are complete, and fit
+        the labels. Otherwise it is a ValueError."""
+        self._checked_decoding()
+        if self.labels:
+            self.check_decoding(self.tags)
+            self._check_own_labels()
 
     def _checked_decoding(self) -> dict[str, Any]:
         """Return the settings of decoding in `cfg`, which may have been edited. A missing or
@@ -838,119 +827,6 @@ class CostSensitiveNER(CalibratedPipe):
         if not isinstance(min_cost, MinCost):
             min_cost = MinCost(hamming_cost, tree=None)
         return min_cost.expected_costs(posterior)
-
-    # Saving
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component to a directory.
-
-        path (str | Path): The path of the directory.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
-        """
-        cfg, model = self._save(exclude)
-        write_files(path, cfg, model, self.vocab, exclude)
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component to bytes.
-
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): The saved component, for `from_bytes`.
-        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
-        """
-        cfg, model = self._save(exclude)
-        return pack_parts(cfg, model, self.vocab, exclude)
-
-    def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """Make the contents of the files "cfg" and "model". If "model" is excluded, it is
-        empty."""
-        cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
-        # `follow_config` compares these settings at load with the settings of the config.
-        cfg["configured"] = self._configured
-        # The decoding may have made tables from files, such as a table of costs. At load, these
-        # files may be missing.
-        cfg["decoding_tables"] = None
-        if self.labels and self._decoding.tables is not None:
-            cfg["decoding_tables"] = self._decoding.tables(self.tags)
-        if "model" in exclude:
-            return cfg, b""
-        model = save_model(self.model)
-        return sign(cfg, model), model
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component from a directory.
-
-        path (str | Path): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component itself.
-        RAISES (ValueError): If a file is missing or damaged, is from another kind of component, or
-            is not from the same save as the other file.
-        """
-        saved = read_files(path, self.name, self.vocab, exclude)
-        return self._load(saved, folder=f"{path}/")
-
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component from bytes.
-
-        bytes_data (bytes): The result of `to_bytes`.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component itself.
-        RAISES (ValueError): If a part is missing or damaged, is from another kind of component, or
-            is not from the same save as the other part.
-        """
-        saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
-        return self._load(saved, folder="")
-
-    def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
-        """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
-        the directory with a slash at its end, for messages; empty if there is none. An error names
-        the version that saved the component."""
-        with naming_version(saved.get("cfg")):
-            self._load_parts(saved, folder)
-        return self
-
-    def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
-        """Load the contents of the files: see `_load`. If they are inconsistent with each other or
-        with the config, this is a ValueError."""
-        if "cfg" in saved and "model" in saved:
-            check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
-        # An error within `reading_part` becomes one that names the part and its file.
-        with reading_part("cfg", self.name, folder):
-            if "cfg" in saved:
-                check_format(saved["cfg"])
-                current = {**self.cfg, **self.calibration.to_dict()}
-                self._load_cfg(check_cfg(saved["cfg"], current))
-        with reading_part("model", self.name, folder):
-            if "model" in saved:
-                # If the model is loaded before the labels, the number of tags isn't known.
-                has_labels = bool(self.labels) or "cfg" in saved
-                expected_n_tags = len(self.chain_tags) if has_labels else None
-                load_model(self.model, saved["model"], expected_n_tags)
-            n_tags = self.model.maybe_get_dim("nO")
-            if self.labels and n_tags not in (None, len(self.chain_tags)):
-                raise ValueError(f"expected weights for {len(self.chain_tags)} tags, got {n_tags}")
-
-    def _load_cfg(self, saved: Cfg) -> None:
-        """Load the settings and the results of calibration docs from a saved cfg, which was checked
-        before. Restore what depends on them: cost tables, the strings of labels, the extension of
-        spans. An edited setting with a wrong value, or one that doesn't fit the labels, is a
-        ValueError."""
-        self.calibration = CalibrationState.from_dict(saved)
-        self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The file of a cost or of a label tree may be missing, so its tables are saved, too.
-        self.objective.restore(self.cfg["cost_tables"], self.tags)
-        if self._decoding.restore is not None and saved["decoding_tables"]:
-            self._decoding.restore(saved["decoding_tables"])
-        # `cfg` may be edited by hand, so its settings are checked again.
-        self._checked_decoding()
-        if self.labels:
-            self.check_decoding(self.tags)
-            self._check_own_labels()
-        for label in self.labels:
-            self.vocab.strings.add(label)
-        if self.confidence is not None:
-            register(self.confidence)
-        self.check_guarantee()
 
 
 make_cost_sensitive_ner = Language.factory(

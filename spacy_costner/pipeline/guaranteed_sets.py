@@ -5,7 +5,7 @@ entities: see `promises`. A span of the set has a score of at least a threshold,
 between labels and between groups of docs.
 
 In shapes, B is the number of docs, E the number of predicted entities, S the number of spans in the
-sets, X the number of extents.
+sets, X the number of candidate spans.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from ..tags import Entities
 from .promises import Promise, Terms
 
 SMOOTHING = 0.05
-"""The share of the probability of an extent that is divided equally among all labels, in the scores
-of guaranteed sets: see `guarantee_scores`."""
+"""The share of the probability of a candidate span that is divided equally among all labels, in the
+scores of guaranteed sets: see `guarantee_scores`."""
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
@@ -115,54 +115,54 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
         same tokens are there with other labels, too. Shape of the scores: (S,)
     """
-    # Without `least`, this probability would be raised to the least probability of alternatives.
-    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
+    # Without `lowest_floor`, the floor would be raised to the least probability of alternatives.
+    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, lowest_floor=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
         return spans, probs
     n_labels = len(posterior.tags.labels)
-    extents = join_labels(spans, probs, n_labels)
+    candidates = join_labels(spans, probs, n_labels)
 
-    # The probability that each extent is an entity of any label. Shape: (X, 1)
-    total_probs = extents.label_probs.sum(axis=1, keepdims=True)
-    # The score of each extent with each label. Shape: (X, labels)
+    # The probability that each candidate is an entity of any label. Shape: (X, 1)
+    total_probs = candidates.label_probs.sum(axis=1, keepdims=True)
+    # The score of each candidate with each label. Shape: (X, labels)
     is_by_label = terms.per_label or terms.found == "exact"
     if is_by_label:
         smoothed_part = SMOOTHING * total_probs / n_labels
-        scores = (1 - SMOOTHING) * extents.label_probs + smoothed_part
+        scores = (1 - SMOOTHING) * candidates.label_probs + smoothed_part
     else:
-        best_label = extents.label_probs.argmax(axis=1)
+        best_label = candidates.label_probs.argmax(axis=1)
         is_best_label = numpy.arange(n_labels) == best_label[:, None]
         scores = numpy.where(is_best_label, total_probs, 0.0)
 
     if terms.by == "doc":
         # The probabilities that are summed to n: of each label, or of all labels together.
-        counted_probs = extents.label_probs if terms.per_label else total_probs
-        n = _expected_numbers(posterior.doc_of_token[extents.begin], counted_probs)
+        counted_probs = candidates.label_probs if terms.per_label else total_probs
+        n = _expected_numbers(posterior.doc_of_token[candidates.begin], counted_probs)
         scores = scores / numpy.sqrt(numpy.maximum(n, 1))
 
     # `LEAST_PROB_OF_SETS` limits probabilities. Scores are lower, as they are divided by a square
     # root, which is 10 for 100 expected entities. Scores below a tenth of the limit are left out:
     # for example, labels that have only the smoothed part.
-    extent, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
-    candidates = Entities(extents.begin[extent], extents.end[extent], label)
-    return candidates, scores[extent, label]
+    candidate, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
+    spans = Entities(candidates.begin[candidate], candidates.end[candidate], label)
+    return spans, scores[candidate, label]
 
 
-def _expected_numbers(doc_of_extent: Ints1d, probs: Floats2d) -> Floats2d:
-    """The expected number of entities in the doc of each extent. The probabilities have C columns:
-    a column for each label, or one for all labels. The docs of the extents ascend, and there is at
-    least one extent. Shapes: (X,), (X, C) to (X, C)"""
-    n_docs = doc_of_extent[-1] + 1  # the docs up to the last one that has extents
+def _expected_numbers(doc_of_candidate: Ints1d, probs: Floats2d) -> Floats2d:
+    """The expected number of entities in the doc of each candidate. The probabilities have C
+    columns: a column for each label, or one for all labels. The docs of the candidates ascend, and
+    there is at least one candidate. Shapes: (X,), (X, C) to (X, C)"""
+    n_docs = doc_of_candidate[-1] + 1  # the docs up to the last one that has candidates
     numbers_of_docs = numpy.zeros((n_docs, probs.shape[1]))
-    numpy.add.at(numbers_of_docs, doc_of_extent, probs)
-    return numbers_of_docs[doc_of_extent]
+    numpy.add.at(numbers_of_docs, doc_of_candidate, probs)
+    return numbers_of_docs[doc_of_candidate]
 
 
-class Extents(NamedTuple):
-    """Extents: stretches of tokens that may be entities with any label.
+class CandidateSpans(NamedTuple):
+    """Candidate spans, each with its probabilities of all labels.
 
-    begin (Ints1d): The first token of each extent. Shape: (X,)
-    end (Ints1d): The token after the last one of each extent. Shape: (X,)
+    begin (Ints1d): The first token of each candidate. Shape: (X,)
+    end (Ints1d): The token after the last one of each candidate. Shape: (X,)
     label_probs (Floats2d): The probability of an entity of each label there. Shape: (X, labels)
     """
 
@@ -171,15 +171,15 @@ class Extents(NamedTuple):
     label_probs: Floats2d
 
 
-def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
-    """Join spans with the same begin and end, but different labels, to extents. There is at least
-    one span, and they are ordered by begin and end. Shape of their probabilities: (S,)"""
+def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> CandidateSpans:
+    """Join spans with the same begin and end, but different labels, to one candidate. There is at
+    least one span, and they are ordered by begin and end. Shape of their probabilities: (S,)"""
     begin, end, label = spans
-    # Spans of one extent follow each other: a new extent begins where begin or end changes.
+    # Spans of one candidate follow each other: a new candidate begins where begin or end changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
-    # The extent of each span, numbered from 0: True, False, False, True becomes 0, 0, 0, 1.
-    extent_of_span = numpy.cumsum(is_first) - 1
+    # The candidate of each span, numbered from 0: True, False, False, True becomes 0, 0, 0, 1.
+    candidate_of_span = numpy.cumsum(is_first) - 1
     label_probs = numpy.zeros((int(is_first.sum()), n_labels))
-    label_probs[extent_of_span, label] = probs
-    return Extents(begin[is_first], end[is_first], label_probs)
+    label_probs[candidate_of_span, label] = probs
+    return CandidateSpans(begin[is_first], end[is_first], label_probs)

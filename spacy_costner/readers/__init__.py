@@ -40,7 +40,7 @@ How a new format is added is in docs/develop.md.
 from .columns import write_columns
 from .context import DEFAULTS, Context, CorpusInfo, CorpusSummary, ReadOptions
 from .corpus import read_docs
-from .examples import KeptDocs, examples_to_measure, make_copies, make_reader, with_info
+from .examples import KeptDocs, examples_to_measure, make_copies_augmenter, make_reader, with_info
 from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_without_annotation
@@ -67,7 +67,7 @@ __all__ = [
     "corpus_files",
     "doc_to_task",
     "examples_to_measure",
-    "make_copies",
+    "make_copies_augmenter",
     "make_reader",
     "read_docs",
     "read_tasks",

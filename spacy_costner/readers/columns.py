@@ -76,6 +76,19 @@ class ColumnsFile(NamedTuple):
     columns: str
 
 
+class TokenRows(NamedTuple):
+    """The rows of a column file that are tokens. N is their number.
+
+    table (Table): Their fields.
+    line_of_token (Ints1d): The index of the line of each token. Shape: (N,)
+    sent_start (Array1d): Whether each token begins a sentence. Shape: (N,)
+    """
+
+    table: Table
+    line_of_token: Ints1d
+    sent_start: Array1d
+
+
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a column file.
 
@@ -126,32 +139,20 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     table = Table(fields, layout.n_columns, names, begins_sentence, has_tabs, place)
     columns = find_columns(table, options)
 
-    line_of_token = line_of_row
-    sent_start = begins_sentence
+    rows = TokenRows(table, line_of_row, begins_sentence)
     if columns.number is not None:
-        is_token = numpy.asarray([number.isdigit() for number in table.column(columns.number)])
-        if not is_token.all():
-            # A sentence may begin with a row that isn't a token, so sentences are numbered first.
-            # Shape: (number of tokens,)
-            sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
-            sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
-            line_of_token = line_of_row[is_token]
-            table = table._replace(fields=_keep_rows(fields, layout.n_columns, is_token))
-            first_line = int(line_of_row[numpy.argmin(is_token)])
-            n_others = int((~is_token).sum()) - 1
-            place = FilePlace(path, first_line + 1)
-            info.add_problem(NO_TOKENS, place, lines[first_line], more=n_others)
-    words = table.column(columns.token)
-    tags = table.column(columns.tag)
+        rows = _leave_out_other_rows(path, lines, rows, columns.number, info)
+    words = rows.table.column(columns.token)
+    tags = rows.table.column(columns.tag)
 
     def place_of(token: int) -> FilePlace:
-        return FilePlace(path, int(line_of_token[token]) + 1)
+        return FilePlace(path, int(rows.line_of_token[token]) + 1)
 
     if not words:
         raise place.refuse("expected tokens and their tags, got none")
-    if "" in words:  # the line begins with a TAB
+    if "" in words:  # A line begins with a TAB.
         token = words.index("")
-        got = shown(lines[line_of_token[token]])
+        got = shown(lines[rows.line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
     if columns.key is not None:
         tags = tags_of_key(tags, columns.key)
@@ -162,12 +163,12 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
             info.add_problem(message, place_of(first_token), words[first_token], more=n_others)
     pos = None
     if columns.pos is not None:
-        column = table.column(columns.pos)
+        column = rows.table.column(columns.pos)
         pos = ["" if text in NOT_ANNOTATED else text for text in column]
 
     n_docstarts_up_to_line = numpy.cumsum(is_docstart)
-    n_docstarts = n_docstarts_up_to_line[line_of_token]
-    tokens = TaggedTokens(words, tags, sent_start, n_docstarts, pos)
+    n_docstarts = n_docstarts_up_to_line[rows.line_of_token]
+    tokens = TaggedTokens(words, tags, rows.sent_start, n_docstarts, pos)
     format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
     return ColumnsFile(tokens, place_of, format_name, columns.text)
 
@@ -180,6 +181,28 @@ def _take_column_names(lines: list[str]) -> list[str]:
         return []
     lines[0] = ""
     return match[1].split()
+
+
+def _leave_out_other_rows(
+    path: Path, lines: list[str], rows: TokenRows, number_column: int, info: CorpusInfo
+) -> TokenRows:
+    """Leave out the rows of CoNLL-U that are not tokens, and report them as a problem: multiword
+    tokens, whose number is a range such as 1-2, and empty nodes, such as 1.1."""
+    table, line_of_row, begins_sentence = rows
+    is_token = numpy.asarray([number.isdigit() for number in table.column(number_column)])
+    if is_token.all():
+        return rows
+    first_line = int(line_of_row[numpy.argmin(is_token)])  # of the first row that is not a token
+    n_others = int((~is_token).sum()) - 1
+    place = FilePlace(path, first_line + 1)
+    info.add_problem(NO_TOKENS, place, lines[first_line], more=n_others)
+
+    # A sentence may begin with a row that isn't a token, so sentences are numbered first.
+    # Shape: (number of tokens,)
+    sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
+    sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
+    fields = _keep_rows(table.fields, table.n_columns, is_token)
+    return TokenRows(table._replace(fields=fields), line_of_row[is_token], sent_start)
 
 
 def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]:

@@ -59,7 +59,10 @@ class TextAnnotation(NamedTuple):
         """Whether the annotation says that there is no such entity: the entity is not in it, and
         the annotation isn't missing there."""
         start, end, _ = span
-        is_unknown = any(begin <= start and end <= stop for begin, stop in self.missing)
+        is_unknown = any(
+            missing_start <= start and end <= missing_end
+            for missing_start, missing_end in self.missing
+        )
         return span not in self.spans and not is_unknown
 
     def contradicts(self, other: "TextAnnotation") -> bool:
@@ -70,6 +73,13 @@ class TextAnnotation(NamedTuple):
         """The entities, for the report of a conflict."""
         entities = [f"{text[start:end]} {label}" for start, end, label in sorted(self.spans)]
         return shown(", ".join(entities)) if entities else "no entities"
+
+
+class AnnotatedDoc(NamedTuple):
+    """A doc and its annotation."""
+
+    doc: Doc
+    annotation: TextAnnotation
 
 
 def report_conflicts(
@@ -116,37 +126,47 @@ def merge_texts(
     info (CorpusInfo): Repeated texts are added to it.
     YIELDS (Doc): The docs, in the order in which their texts were read first.
     """
-    groups: list[list[tuple[Doc, TextAnnotation]]] = []
-    group_of_text: dict[str, list[tuple[Doc, TextAnnotation]]] = {}
+    groups: list[list[AnnotatedDoc]] = []  # the docs of each text
+    group_of_text: dict[str, list[AnnotatedDoc]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)
         if annotation is None:  # the only doc of its group
-            groups.append([(doc, TextAnnotation(frozenset(), missing=()))])
+            groups.append([AnnotatedDoc(doc, TextAnnotation(frozenset(), missing=()))])
             continue
         group = group_of_text.get(doc.text)
         if group is None:
             group = group_of_text[doc.text] = []
             groups.append(group)
-        group.append((doc, annotation))
+        group.append(AnnotatedDoc(doc, annotation))
 
     for group in groups:
-        first_doc, first_annotation = group[0]
-        others = group[1:]
-        if others:
-            text = first_doc.text
-            contradicting = [item for item in others if item[1].contradicts(first_annotation)]
-            for doc, annotation in contradicting:
-                message = CONFLICT.format(KEPT[conflicts])
-                difference = _difference(text, annotation, places.get(first_doc), first_annotation)
-                info.add_problem(message, places.get(doc), difference)
-            if not contradicting:
-                info.add_problem(REPEATED, places.get(first_doc), shown(text))
+        first_doc = group[0].doc
+        if len(group) > 1:
+            _report_group(group, conflicts, places, info)
         if conflicts == "last":
-            yield group[-1][0]
+            yield group[-1].doc
             continue
-        if others and conflicts != "first":
+        if len(group) > 1 and conflicts != "first":
             _vote(group, spans_key, is_unanimous=conflicts == "agree")
         yield first_doc
+
+
+def _report_group(
+    group: Sequence[AnnotatedDoc], conflicts: str, places: Places, info: CorpusInfo
+) -> None:
+    """Report the docs of a text that contradict the first of them or, without any, that the text is
+    repeated."""
+    first_doc, first_annotation = group[0]
+    text = first_doc.text
+    has_conflict = False
+    for doc, annotation in group[1:]:
+        if annotation.contradicts(first_annotation):
+            has_conflict = True
+            message = CONFLICT.format(KEPT[conflicts])
+            difference = _difference(text, annotation, places.get(first_doc), first_annotation)
+            info.add_problem(message, places.get(doc), difference)
+    if not has_conflict:
+        info.add_problem(REPEATED, places.get(first_doc), shown(text))
 
 
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
@@ -183,9 +203,7 @@ def _difference(
     return f"{shown(text)} has {annotation.as_text(text)}, {was}"
 
 
-def _vote(
-    group: Sequence[tuple[Doc, TextAnnotation]], spans_key: str | None, *, is_unanimous: bool
-) -> None:
+def _vote(group: Sequence[AnnotatedDoc], spans_key: str | None, *, is_unanimous: bool) -> None:
     """Write to the first of several docs of a text the entities that more than half of the votes
     (with `is_unanimous`: all) are for. An annotation votes for or against each entity, unless it is
     missing there.
@@ -193,7 +211,7 @@ def _vote(
     The annotation of a token becomes missing if no doc has it, or if at least half of the docs that
     have it (with `is_unanimous`: any) have another entity there, which isn't kept.
     """
-    base = group[0][0]
+    base = group[0].doc
     annotations = [annotation for _, annotation in group]
     votes = Counter(chain.from_iterable(annotation.spans for annotation in annotations))
     kept: set[SpanOfText] = set()
@@ -202,11 +220,8 @@ def _vote(
         if n_against == 0 or (not is_unanimous and n_for > n_against):
             kept.add(span)
     # Two kept entities of `doc.ents` don't overlap: a doc with one votes against the other.
-    span_of_doc = {}
-    for span in kept:
-        span_of_doc[span] = base.char_span(span[0], span[1], label=span[2])
-    # The tokens of the base may not have every span.
-    kept = {span for span in kept if span_of_doc[span] is not None}
+    # A span that doesn't begin and end with tokens of the base is not kept.
+    kept = {span for span in kept if base.char_span(span[0], span[1]) is not None}
 
     # For each character, the number of docs that have its annotation, and the number of docs with
     # an entity there that is not kept. Shapes: (C,)
@@ -219,20 +234,22 @@ def _vote(
         for start, end, _ in annotation.spans - kept:
             has_other[start:end] = True
         n_other += has_other
-    is_disputed = n_other > 0 if is_unanimous else (n_other > 0) & (2 * n_other >= n_annotated)
-    _annotate(base, spans_key, group, kept, is_disputed | (n_annotated == 0))
+    is_disputed = n_other > 0
+    if not is_unanimous:
+        is_disputed &= 2 * n_other >= n_annotated
+    _replace_entities(base, spans_key, group, kept, is_disputed | (n_annotated == 0))
 
 
-def _annotate(
+def _replace_entities(
     base: Doc,
     spans_key: str | None,
-    group: Sequence[tuple[Doc, TextAnnotation]],
+    group: Sequence[AnnotatedDoc],
     kept: set[SpanOfText],
     is_missing_char: Array1d,
 ) -> None:
     """Replace the entities of a doc. The ids of an entity are from the first doc that has it.
     `is_missing_char` is True for the characters whose annotation is missing. Shape: (C,)"""
-    original: dict[SpanOfText, Span] = {}
+    original: dict[SpanOfText, Span] = {}  # the span of the first doc that has it
     for doc, _ in group:
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
             original.setdefault((span.start_char, span.end_char, span.label_), span)

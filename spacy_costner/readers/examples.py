@@ -98,7 +98,8 @@ class AnyCorpus(Corpus):
 
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                # An augmenter may also return the example itself, which has lost nothing.
+                # Augmenters lose the tokens and sentences of the file: see `_restore_tokens`. If
+                # one returns the example itself, nothing is lost.
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
@@ -116,9 +117,9 @@ class AnyCorpus(Corpus):
         return islice(docs_of_files, self.limit) if self.limit >= 1 else docs_of_files
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore what an augmented example has lost, in place. spaCy's augmenters tokenize the
-        text of the example `eg` again for the predicted doc, and drop the sentence starts of both
-        docs."""
+        """Restore the tokens and sentence starts of an augmented example, in place. spaCy's
+        augmenters tokenize the text of the example `eg` again for the predicted doc, and drop the
+        sentence starts of both docs."""
         if eg.reference.has_unknown_spaces:
             # The file has only tokens, so there is no text to tokenize: see `as_spacy_evaluates`.
             augmented.predicted = copy_without_annotation(augmented.reference)
@@ -274,7 +275,7 @@ def make_reader(
     )
 
 
-def make_copies(
+def make_copies_augmenter(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
     """Build the augmenter "spacy_costner.copies.v1". It keeps each example, and adds the examples

@@ -64,9 +64,9 @@ RAW_TEXT_ENDS = {
 
 
 class Piece(NamedTuple):
-    """A stretch of the content that is in the text without a change, or is left out of it.
+    """A piece of the content that is in the text without a change, or is left out of it.
 
-    content_start (int): The first character of the stretch in the content.
+    content_start (int): The first character of the piece in the content.
     text_start (int): Its place in the text.
     is_in_text (bool): Whether it is in the text.
     """
@@ -102,7 +102,10 @@ class HtmlText(NamedTuple):
         piece = self.pieces[i]
         if not piece.is_in_text:
             return piece.text_start
-        return piece.text_start + place - piece.content_start + after
+        place_in_text = piece.text_start + place - piece.content_start
+        if after:
+            return place_in_text + 1
+        return place_in_text
 
 
 def read_html(html: str, *, is_page: bool = True) -> HtmlText:

@@ -353,26 +353,25 @@ class _TextReader:
             element = element_of(result)
             if element in self._elements_of_others:
                 continue
-            elements = self._field.elements
-            is_of_text = elements is None or element is None or element in elements
             is_answer = _is_answer(result)
             kind = kind_of_offsets(result) if is_answer else kind_of(result)
             if is_answer and (kind is None or result.get("id") in ids_of_marks):
-                continue
-            if is_of_text and kind == self._field.kind:
-                if kind == "html" and "globalOffsets" not in result["value"]:
-                    self._report(WITHOUT_OFFSETS, result)
-                    has_unread_results = True
-                elif labels_of(result) is None:
-                    self._report(UNLABELED, result)
-                    unlabeled_regions.append(_with_any_label(result))
-                else:
-                    regions.append(result)
-            elif is_of_text:
+                continue  # It isn't about a part of the text, or about a region that is read.
+            elements = self._field.elements
+            is_of_text = elements is None or element is None or element in elements
+            if not is_of_text:
+                self._report(OF_OTHER_ELEMENTS, result)
+            elif kind != self._field.kind:
                 self._report(UNREAD, result)
                 has_unread_results = True
+            elif kind == "html" and "globalOffsets" not in result["value"]:
+                self._report(WITHOUT_OFFSETS, result)
+                has_unread_results = True
+            elif labels_of(result) is None:
+                self._report(UNLABELED, result)
+                unlabeled_regions.append(_with_any_label(result))
             else:
-                self._report(OF_OTHER_ELEMENTS, result)
+                regions.append(result)
 
         text = self.text.text
         spans = read_spans(regions, self.text, self._place)

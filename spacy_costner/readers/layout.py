@@ -72,6 +72,17 @@ class Columns(NamedTuple):
     text: str
 
 
+class TagColumn(NamedTuple):
+    """The column of the tags.
+
+    column (int): The index of the column, from 0.
+    key (str | None): The key of the tags, if the column has keys and values.
+    """
+
+    column: int
+    key: str | None = None
+
+
 def find_columns(table: Table, options: ReadOptions) -> Columns:
     """Find out what the columns of a file have.
 
@@ -124,7 +135,7 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
     # With two columns, the first has the tokens.
     if table.n_columns < 3 or not all(map(NUMBER.fullmatch, set(numbers))):
         return None
-    if _count_tokens(numbers, table.sent_start):
+    if _are_token_numbers(numbers, table.sent_start):
         return 0
     is_other_number = len(numbers) == 1 and numbers[0] not in ("0", "1")
     if is_token_column_set or is_other_number:
@@ -133,14 +144,14 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
     raise _refuse_tokens(table, expected, numbers)
 
 
-def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
+def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
     """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0.
     Some sentence needs two tokens, so that this is certain. In CoNLL-U, the line of a multiword
     token is before its first token, and the line of an empty node is after a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
-    is_sure = False
+    last = first - 1  # the number of the last token
     begins = False  # whether a sentence has begun, and has had no token yet
-    last = first - 1
+    is_sure = False  # whether a sentence has had a second token
     for number, starts_sentence in zip(numbers, sent_start.tolist()):
         match = NUMBER.fullmatch(number)
         assert match is not None
@@ -152,7 +163,7 @@ def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
             continue
         if value != last + 1 and not (begins and value == first):
             return False
-        if match[2] != "-":
+        if match[2] != "-":  # a token, not a multiword token
             is_sure = is_sure or (not begins) or value > first
             last = value
             begins = False
@@ -210,42 +221,60 @@ def _find_tags(
     number: int | None,
     tag_columns: Sequence[int],
     choice: int | str | None,
-) -> tuple[int, str | None]:
-    """Find the column of the tags and, in a column of keys and values, their key, or None. The
-    columns `token` and `number` have the tokens and their numbers, and `tag_columns` have only
-    tags. `choice` is the user's option `tag_column`. An unknown column, or one without tags, is
-    refused."""
-    last = table.n_columns - 1
+) -> TagColumn:
+    """Find the column of the tags. The columns `token` and `number` have the tokens and their
+    numbers, and `tag_columns` have only tags. `choice` is the user's option `tag_column`. An
+    unknown column, or one without tags, is refused."""
     if choice is None:
-        tag = last
-        if last in tag_columns:
-            tag = _find_outer_layer(table, token, number, tag_columns)
-        elif table.n_columns > 2 and not _has_tags(table, last):
-            for column in range(table.n_columns):
-                keys = _find_keys(table, column)
-                if keys:
-                    return column, keys[0]
-            if table.names and len(tag_columns) == 1:
-                tag = tag_columns[0]
+        found = _guess_tags(table, token, number, tag_columns)
     else:
-        names = [name.upper() for name in table.names]
-        if isinstance(choice, str) and choice.upper() not in names:
-            for column in range(table.n_columns):
-                if choice in _find_keys(table, column):
-                    return column, choice
-        tag = _resolve(table, "tag_column", choice)
-        keys = _find_keys(table, tag)
-        if keys:
-            return tag, keys[0]
-    if tag == token:
+        found = _find_chosen_tags(table, choice)
+    if found.key is not None:
+        return found
+    if found.column == token:
         expected = "expected a column other than the token column (token_column)"
-        raise table.place.refuse(f"tag_column: {expected}, got {choice or tag + 1}")
+        raise table.place.refuse(f"tag_column: {expected}, got {choice or found.column + 1}")
     # A file of two columns always has tags in the second.
-    if table.n_columns > 2 and not _has_tags(table, tag):
-        expected = f"{table.name(tag)}: expected entity tags"
-        got = f"got only tags such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"
+    if table.n_columns > 2 and not _has_tags(table, found.column):
+        expected = f"{table.name(found.column)}: expected entity tags"
+        first_tag = table.column(found.column)[0]
+        got = f"got only tags such as {first_tag!r}: {_hint_at_tags(table, token)}"
         raise table.place.refuse(f"{expected}, {got}")
-    return tag, None
+    return found
+
+
+def _guess_tags(
+    table: Table, token: int, number: int | None, tag_columns: Sequence[int]
+) -> TagColumn:
+    """Find the column of the tags if the user hasn't chosen one: the last column or, if it has no
+    tags, a column with keys of tags, or the only column with tags of a file that names its columns.
+    For the parameters see `_find_tags`."""
+    last = table.n_columns - 1
+    if last in tag_columns:
+        return TagColumn(_find_outer_layer(table, token, number, tag_columns))
+    if table.n_columns <= 2 or _has_tags(table, last):
+        return TagColumn(last)
+    for index in range(table.n_columns):
+        keys = _find_keys(table, index)
+        if keys:
+            return TagColumn(index, keys[0])
+    if table.names and len(tag_columns) == 1:
+        return TagColumn(tag_columns[0])
+    return TagColumn(last)
+
+
+def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
+    """Find the column that the user has chosen: by its number, its name, or a key in it."""
+    names = [name.upper() for name in table.names]
+    if isinstance(choice, str) and choice.upper() not in names:
+        for index in range(table.n_columns):
+            if choice in _find_keys(table, index):
+                return TagColumn(index, choice)
+    index = _resolve(table, "tag_column", choice)
+    keys = _find_keys(table, index)
+    if keys:
+        return TagColumn(index, keys[0])
+    return TagColumn(index)
 
 
 def _find_outer_layer(
@@ -294,7 +323,12 @@ def _find_keys(table: Table, column: int) -> list[str]:
         for part in field.split("|"):
             key, _, value = part.partition("=")
             values[key].add(value)
-    return [key for key, tags in values.items() if all(map(is_tag, tags - {"_"})) and tags != {"_"}]
+    keys: list[str] = []
+    for key, values_of_key in values.items():
+        tags = values_of_key - {"_"}
+        if tags and all(map(is_tag, tags)):
+            keys.append(key)
+    return keys
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 Range = tuple[int, int]
-"""The first character of a stretch of text and the character after its last; or likewise tokens."""
+"""The first character of a piece of text and the character after its last; or likewise tokens."""
 
 
 def utf16_length(text: str) -> int:

@@ -372,29 +372,40 @@ def _find_contradiction(
         tag = tag_of_separator["_"]
         expected = f"expected a tag such as {tag_of_separator['-']!r}"
         return counts.refuse(tag, f"{expected}, got {shown(tag)}: {HINT}")
-    for prefix, others in EXCLUDED_PREFIXES:
-        for other in others:
-            if prefix in tag_of_prefix and other in tag_of_prefix:
-                tag = tag_of_prefix[prefix]
-                got = f"got {shown(tag)} and {shown(tag_of_prefix[other])}"
-                return counts.refuse(tag, f"expected one scheme, {got}: {HINT}")
+    excluded = _find_excluded_prefixes(tag_of_prefix)
+    if excluded is not None:
+        tag, other_tag = excluded
+        got = f"got {shown(tag)} and {shown(other_tag)}"
+        return counts.refuse(tag, f"expected one scheme, {got}: {HINT}")
 
     is_confirmed = _confirm_prefixes(set(tag_of_prefix), prefixes_of_label)
     for tag in tags:
         match = pattern.fullmatch(tag)
         assert match is not None
-        prefix, label = match["prefix"], match["label"]
-        if label == "O" or (PREFIXED.fullmatch(label) and prefixes_of_label[label] == {label[0]}):
+        prefix = match["prefix"]
+        label = match["label"]
+        # In B-B-PER, the label would be the tag B-PER.
+        is_label_a_tag = PREFIXED.fullmatch(label) and prefixes_of_label[label] == {label[0]}
+        if label == "O" or is_label_a_tag:
             got = f"got {shown(tag)}, whose label would be the tag {shown(label)}"
             return counts.refuse(tag, f"expected a prefix and a label, {got}: {HINT}")
         if not is_confirmed(prefix, label):
             got = f"got {shown(tag)}, which may be a label, or a prefix and a label"
             return counts.refuse(tag, f"expected tags of one scheme, {got}: {HINT}")
-    if pattern is SUFFIXED and not any(
-        len(prefixes) > 1 for prefixes in prefixes_of_label.values()
-    ):
+    has_several_prefixes = any(len(prefixes) > 1 for prefixes in prefixes_of_label.values())
+    if pattern is SUFFIXED and not has_several_prefixes:
         got = f"got {shown(tags[0])}, which may be a label, or a label and a prefix"
         return counts.refuse(tags[0], f"expected tags of one scheme, {got}: {HINT}")
+    return None
+
+
+def _find_excluded_prefixes(tag_of_prefix: Mapping[str, str]) -> tuple[str, str] | None:
+    """Find two tags whose prefixes no scheme has together. `tag_of_prefix` has a tag with each
+    prefix. None: there are no such tags."""
+    for prefix, others in EXCLUDED_PREFIXES:
+        for other in others:
+            if prefix in tag_of_prefix and other in tag_of_prefix:
+                return tag_of_prefix[prefix], tag_of_prefix[other]
     return None
 
 

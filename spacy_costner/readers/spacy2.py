@@ -133,12 +133,16 @@ def _read_tags(
                 missing.append((token.start, token.end))
             continue
         prefix, label = match.groups()
-        if continues != (prefix in "IL") or (continues and label != spans[-1][-1]):
-            expected = f"I- or L- and {spans[-1][-1]!r}" if continues else "O, B-, U- or -"
-            raise place.refuse(f"ner: expected {expected}, got {shown(tag)}")
+        is_inside = prefix in "IL"
         if continues:
+            _, _, label_of_span = spans[-1]
+            if not is_inside or label != label_of_span:
+                expected = f"I- or L- and {label_of_span!r}"
+                raise place.refuse(f"ner: expected {expected}, got {shown(tag)}")
             spans[-1][1] = token.end
         else:
+            if is_inside:
+                raise place.refuse(f"ner: expected O, B-, U- or -, got {shown(tag)}")
             spans.append([token.start, token.end, label])
         continues = prefix in "BI"
     if continues:

@@ -185,21 +185,25 @@ def _ranges_in_dialogue(
     lengths = [len(utterance) + 1 for utterance in text.utterances]
     begins = [0, *accumulate(lengths)]
 
-    def to_range(start: tuple[int, int], end: tuple[int, int], *, in_units: bool) -> Range:
-        """Find the characters of a region. A place is an utterance and an offset in it, in
-        characters or in code units."""
-        characters = []
-        for utterance_number, offset in (start, end):
-            utterance = text.utterances[utterance_number]
-            if in_units:
-                offset, _ = range_in_characters((offset, offset), utf16_ends(utterance))
-            characters.append(begins[utterance_number] + min(offset, len(utterance)))
-        return characters[0], characters[1]
+    def to_character(place: tuple[int, int], *, in_units: bool) -> int:
+        """Find the character of a place: an utterance and an offset in it, in characters or in
+        code units."""
+        utterance_number, offset = place
+        utterance = text.utterances[utterance_number]
+        if in_units:
+            offset, _ = range_in_characters((offset, offset), utf16_ends(utterance))
+        return begins[utterance_number] + min(offset, len(utterance))
 
-    ranges = [to_range(start, end, in_units=False) for start, end in places]
+    ranges: list[Range] = []
+    for start, end in places:
+        ranges.append((to_character(start, in_units=False), to_character(end, in_units=False)))
     if utf16_length(text.text) == len(text.text):
         return ranges
-    converted_ranges = [to_range(start, end, in_units=True) for start, end in places]
+    converted_ranges: list[Range] = []
+    for start, end in places:
+        converted_ranges.append(
+            (to_character(start, in_units=True), to_character(end, in_units=True))
+        )
 
     def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
         """The numbers of regions that have the text that they quote: see `count_in_place`."""

@@ -100,11 +100,11 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     if task.spans is None:
         context.info.add_problem(UNANNOTATED, place)
     else:
-        _annotate(doc, task, place, context)
+        _write_annotation(doc, task, place, context)
     return doc
 
 
-def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
+def _write_annotation(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     """Write the annotation of a task with spans to its doc: to `doc.ents` or, if the options have a
     `spans_key`, to `doc.spans`. Spans that the doc can't have are reported as problems."""
     spans_key = context.options.spans_key

@@ -63,7 +63,9 @@ def merge_tasks(
 
     for group in groups.values():
         # If a person has reviewed the annotations of others, the review decides.
-        reviewed = [item for item in group if item[1].extra.get("_view_id") == "review"]
+        reviewed = [
+            (place, task) for place, task in group if task.extra.get("_view_id") == "review"
+        ]
         group = reviewed or group
         place, first_task = group[0]
         annotations = [task for _, task in group]

@@ -40,12 +40,12 @@ class TokenOffsets(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """A stretch of tokens, and the span of a task that has these tokens.
+    """The tokens of a span of a task.
 
     start (int): The first token.
     end (int): The token after the last.
-    span (TaskSpan | None): The span. None: the doc can't have the span, so the annotation of these
-        tokens is missing.
+    span (TaskSpan | None): The span. None: the doc can't have it, so the annotation of these tokens
+        is missing.
     """
 
     start: int
@@ -85,9 +85,8 @@ def _align(
     place: FilePlace,
     context: Context,
 ) -> TokenSpan:
-    """Find the tokens of a span of a task. If something is wrong with the span, report it. If the
-    doc can't have the span, the tokens are returned whose annotation is missing for that reason,
-    without the span."""
+    """Find the tokens of a span of a task. If something is wrong with the span, report it. The doc
+    can't have a span that doesn't begin and end with tokens: see `TokenSpan`."""
     text = task.text
     info = context.info
     span_text = text[span.start : span.end]

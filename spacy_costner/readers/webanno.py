@@ -72,6 +72,9 @@ VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
 NO_ENTITY = "_"
 """The value of a column on the line of a token without an entity."""
 
+WITHOUT_VALUE = "*"
+"""The value of an entity whose value is missing."""
+
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
 NO_VALUE = "entities have no value: their tokens are missing annotation"
@@ -110,7 +113,7 @@ class TokenLine(NamedTuple):
 
 
 class WebannoEntity(NamedTuple):
-    """An entity, in code units. Its value is as in the file: "*" if it is missing."""
+    """An entity, in code units. Its value is as in the file: `WITHOUT_VALUE` if it is missing."""
 
     place: FilePlace
     start: int
@@ -145,20 +148,18 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     features_of_file = {path: list(_read_features(_read_head_lines(path))) for path in paths}
     if not features_of_file:
         return None
-    may_be_label: dict[str, bool] = {}
-    # The names of the features in the column with the number of the option, and the first file.
-    names_in_column: dict[str, Path] = {}
-    column = options.tag_column
-    for path, features in features_of_file.items():
+    may_be_label: dict[str, bool] = {}  # keyed by the names of all features
+    for features in features_of_file.values():
         may_be_label |= {feature.name: feature.may_be_label for feature in features}
-        i = _index_of_column(column, len(features)) if isinstance(column, int) else None
-        if i is not None:
-            names_in_column.setdefault(features[i].name, path)
 
-    if isinstance(column, str):
-        names = [name for name in may_be_label if _is_of_layer(name, column)]
-    elif column is not None:
-        names = [*names_in_column]
+    # Find the features that the option means, or that may have the labels without it.
+    choice = options.tag_column
+    file_of_name: dict[str, Path] = {}
+    if isinstance(choice, int):
+        file_of_name = _names_in_column(features_of_file, choice)
+        names = [*file_of_name]
+    elif choice is not None:
+        names = [name for name in may_be_label if _is_of_layer(name, choice)]
     elif ENTITY_FEATURE in may_be_label:
         names = [ENTITY_FEATURE]
     else:
@@ -168,13 +169,26 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     if len(names) == 1:
         return names[0]
 
+    # It isn't clear: the error names the features of the file with the most of them.
     path, features = max(features_of_file.items(), key=lambda item: len(item[1]))
     columns = {i: feature.name for i, feature in enumerate(features, start=N_BEFORE_FEATURES + 1)}
     expected = "expected the feature of the labels in the option `tag_column`"
-    got = f"{column}"
-    if len(names_in_column) > 1:
-        got = f"{got}, which is " + ", ".join(f"{n} in {p}" for n, p in names_in_column.items())
+    got = f"{choice}"
+    if len(file_of_name) > 1:
+        places = [f"{name} in {file}" for name, file in file_of_name.items()]
+        got = f"{got}, which is {', '.join(places)}"
     raise FilePlace(path, number=1).refuse(f"{expected}, one of {columns}, got {got}")
+
+
+def _names_in_column(features_of_file: dict[Path, list[Feature]], column: int) -> dict[str, Path]:
+    """The names of the features that files have in the column with this number, and the first file
+    with each name."""
+    file_of_name: dict[str, Path] = {}
+    for path, features in features_of_file.items():
+        i = _index_of_column(column, len(features))
+        if i is not None:
+            file_of_name.setdefault(features[i].name, path)
+    return file_of_name
 
 
 def _index_of_column(column: int, n_features: int) -> int | None:
@@ -240,15 +254,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     text = _join_texts(sentences)
 
     ends = utf16_ends(text)  # the end of each character, in code units
-    tokens: list[TaskToken] = []
-    for sentence in sentences:
-        for i, line in enumerate(sentence.tokens):
-            start, end = range_in_characters((line.start, line.end), ends)
-            if text[start:end] != line.text:
-                expected = f"expected {shown(line.text)} at its offsets"
-                raise line.place.refuse(f"{expected}, got {shown(text[start:end])}")
-            if not line.is_part:
-                tokens.append(TaskToken(start, end, sent_start=i == 0))
+    tokens = _place_tokens(sentences, text, ends)
     check_all_words(tokens, text, begin)
 
     if column is None:
@@ -261,7 +267,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     missing: list[Range] = []
     for entity in _join_entities(sentences):
         start, end = range_in_characters((entity.start, entity.end), ends)
-        if entity.value == "*":
+        if entity.value == WITHOUT_VALUE:
             context.info.add_problem(NO_VALUE, entity.place, shown(text[start:end]))
             missing.append((start, end))
         else:
@@ -309,6 +315,21 @@ def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int |
         entities=NO_ENTITY if label_column is None else fields[label_column],
         is_part=part is not None,
     )
+
+
+def _place_tokens(sentences: list[Sentence], text: str, ends: list[int]) -> list[TaskToken]:
+    """Find the characters of all tokens in the text of a file. `ends` has the end of each character
+    in code units. A token whose text isn't at its offsets is refused."""
+    tokens: list[TaskToken] = []
+    for sentence in sentences:
+        for i, line in enumerate(sentence.tokens):
+            start, end = range_in_characters((line.start, line.end), ends)
+            if text[start:end] != line.text:
+                expected = f"expected {shown(line.text)} at its offsets"
+                raise line.place.refuse(f"{expected}, got {shown(text[start:end])}")
+            if not line.is_part:
+                tokens.append(TaskToken(start, end, sent_start=i == 0))
+    return tokens
 
 
 def _join_texts(sentences: list[Sentence]) -> str:

@@ -20,7 +20,7 @@ from ..readers.files import SHOWN, SURROGATE, shown
 from .label_studio import LabelStudioBackend
 from .proposals import Proposal, ProposedSpan
 from .session import AnnotationSession, UnknownTextError
-from .session_training import ENOUGH_MEASURING
+from .session_training import ENOUGH_EVALUATION_TEXTS
 from .store import SessionError, field
 
 try:
@@ -304,7 +304,7 @@ class Handlers:
         data = {
             "labels": self.session.labels,
             "colours": label_colours(self.session.labels),
-            "enough_measuring": ENOUGH_MEASURING,
+            "enough_measuring": ENOUGH_EVALUATION_TEXTS,
         }
         html = render("serve.html", data=data, folder=str(self.session.store.folder))
         headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}

@@ -158,14 +158,7 @@ class LabelStudioBackend:
                     # Use the certainty of another text, at a random rank.
                     rank = int(certainty * len(certainties))
                     certainty = certainties[rank]
-            task_as_json = TASK_FORMS["label-studio"].to_json(task)
-            # The task isn't annotated, so its entities are a single prediction.
-            (prediction,) = task_as_json["predictions"]
-            for result in prediction["result"]:
-                (label,) = result["value"]["labels"]
-                # A model of another project may predict other labels.
-                result["from_name"] = interface.labels.get(label, interface.labels_names[0])
-                result["to_name"] = interface.text_name
+            prediction = prediction_to_json(task, interface)
             score = certainty - n_trainings  # below all scores of the previous model
             predictions.append({**prediction, "score": score, "model_version": NAME})
         return predictions
@@ -411,3 +404,16 @@ def time_of(value: Any) -> datetime:
     except (AttributeError, ValueError):
         return datetime.min.replace(tzinfo=timezone.utc)
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def prediction_to_json(task: Task, interface: LabelingInterface) -> dict[str, Any]:
+    """The predicted entities of a task in the form of Label Studio's JSON, under the names of the
+    labeling config."""
+    # The task isn't annotated, so its entities are a single prediction.
+    (prediction,) = TASK_FORMS["label-studio"].to_json(task)["predictions"]
+    for result in prediction["result"]:
+        (label,) = result["value"]["labels"]
+        # A model of another project may predict other labels.
+        result["from_name"] = interface.labels.get(label, interface.labels_names[0])
+        result["to_name"] = interface.text_name
+    return prediction

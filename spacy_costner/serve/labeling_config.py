@@ -104,6 +104,22 @@ def look_up(values: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def parse_xml(config: Any, expected: str) -> ElementTree.Element:
+    """Parse a labeling config. `expected` is the beginning of the error.
+
+    RAISES (SessionError): If it isn't XML, or has a document type.
+    """
+    # The entities of a document type, "<!DOCTYPE", can be made to expand without end. Comments,
+    # "<!--", are allowed.
+    if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
+        raise SessionError(f"{expected}, got {shown(config)}")
+    try:
+        return ElementTree.fromstring(config)
+    # Text that can't be UTF-8 is a ValueError, an unknown encoding a LookupError.
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise SessionError(f"{expected}, got {shown(config)}: {error}") from None
+
+
 def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterface:
     """Read a labeling config, which is XML. If several texts have labels, only the labels of the
     first one are read. They may be in several <Labels> elements.
@@ -115,15 +131,7 @@ def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterf
     """
     config = record.get(name)
     expected = f'{name}: expected <Labels name="…" toName="…"> and <Text name="…" value="$…">'
-    # A document type, "<!DOCTYPE", is refused, as its entities can be made to expand without end.
-    # Comments, "<!--", are allowed.
-    if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
-        raise SessionError(f"{expected}, got {shown(config)}")
-    try:
-        root = ElementTree.fromstring(config)
-    # Text that can't be UTF-8 is a ValueError, an unknown encoding a LookupError.
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise SessionError(f"{expected}, got {shown(config)}: {error}") from None
+    root = parse_xml(config, expected)
     texts = {element.get("name"): element for element in root.iter("Text")}
     elements = [element for element in root.iter("Labels") if element.get("toName") in texts]
     if not elements:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from .session_training import ENOUGH_MEASURING, LEAST_TEXTS
+from .session_training import ENOUGH_EVALUATION_TEXTS, LEAST_TEXTS
 from .session_vectors import RAW_FILE
 from .store import AnnotationStore
 
@@ -19,9 +19,9 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
     """
     if n_train < LEAST_TEXTS:
         return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
-    n_missing = ENOUGH_MEASURING - n_measured
+    n_missing = ENOUGH_EVALUATION_TEXTS - n_measured
     if has_texts and n_missing > n_waiting:
-        return f"Add texts: calibration needs {ENOUGH_MEASURING} evaluation texts."
+        return f"Add texts: calibration needs {ENOUGH_EVALUATION_TEXTS} evaluation texts."
     if n_missing > 0:
         return f"{n_missing} more evaluation texts, and you can calibrate on them."
     # The page shows `next_command` below this.
@@ -37,7 +37,7 @@ def next_command(store: AnnotationStore, *, lang: str, n_measured: int) -> str:
     RETURNS (str): The command.
     """
     options = ["--lang", lang, "--train", str(store.train_path)]
-    if n_measured >= ENOUGH_MEASURING:
+    if n_measured >= ENOUGH_EVALUATION_TEXTS:
         options += ["--dev", str(store.measure_path)]
     raw_path = store.folder / RAW_FILE
     if raw_path.exists():

@@ -38,14 +38,14 @@ class Proposal:
     key (str): The key of the text.
     tokens (Sequence[tuple[str, str]]): The tokens, each with the whitespace after it.
     spans (Sequence[ProposedSpan]): The annotated entities or, without an answer, the proposed ones.
-    is_measuring (bool): Whether it is an evaluation text.
+    is_evaluation (bool): Whether it is an evaluation text.
     version (int): The version of its answer. 0 if it has no answer.
     """
 
     key: str
     tokens: Sequence[tuple[str, str]]
     spans: Sequence[ProposedSpan]
-    is_measuring: bool
+    is_evaluation: bool
     version: int
 
     def as_dict(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from .proposals import (
 )
 from .session_training import (
     COMPONENT,
-    ENOUGH_MEASURING,
+    ENOUGH_EVALUATION_TEXTS,
     LEAST_TEXTS,
     MODEL,
     HistoryPoint,
@@ -55,7 +55,7 @@ from .session_training import (
     load_session_model,
 )
 from .session_vectors import RAW_FILE, learn_session_vectors
-from .store import AnnotationStore, SessionError, StoredText, is_drawn
+from .store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 
 ENOUGH_TO_CHOOSE = 50
 """A model that was trained on at least this number of texts chooses the next texts. Until then,
@@ -142,14 +142,14 @@ class AnnotationSession:
         self._nlp = start_model
         self._start_model = start_model
         self._proposals = proposals
-        self._evaluation_keys = [text.key for text in store.texts.values() if text.is_measuring]
-        self._training_keys = [text.key for text in store.texts.values() if not text.is_measuring]
+        self._evaluation_keys = [text.key for text in store.texts.values() if text.is_evaluation]
+        self._training_keys = [text.key for text in store.texts.values() if not text.is_evaluation]
         self._thread: threading.Thread | None = None
         store.clear_leftovers(MODEL, DIR_VECTORS, RAW_FILE)
         model_path = store.folder / MODEL
         if (model_path / "config.cfg").exists():
             self._nlp = load_session_model(model_path)
-        n_train = len(store.accepted(is_measuring=False))
+        n_train = len(store.accepted(is_evaluation=False))
         # A model that was trained on few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
         choosing_model = None
         if start_model is not None or n_train >= ENOUGH_TO_CHOOSE:
@@ -178,7 +178,7 @@ class AnnotationSession:
         It is from the addition with the smallest share of answers, so that all additions are
         evaluated. (The texts that were added together are an addition.) Within an addition the
         keys have a random order."""
-        n_measuring = Counter(
+        n_evaluation = Counter(
             self.store.texts[key].addition_number for key in self._evaluation_keys
         )
         n_waiting = Counter(self.store.texts[key].addition_number for key in waiting)
@@ -186,7 +186,7 @@ class AnnotationSession:
         def waiting_share(key: str) -> float:
             """The share of evaluation texts without an answer, in the addition of this text."""
             addition = self.store.texts[key].addition_number
-            return n_waiting[addition] / n_measuring[addition]
+            return n_waiting[addition] / n_evaluation[addition]
 
         # If shares are equal, `max` takes the first key. The order of `waiting` is random.
         return max(waiting, key=waiting_share)
@@ -194,9 +194,9 @@ class AnnotationSession:
     def _is_turn_of_evaluation(self) -> bool:
         """Whether the next text should be an evaluation text."""
         answers = self.store.answers.values()
-        n_measuring = sum(answer.is_measuring for answer in answers)
+        n_evaluation = sum(answer.is_evaluation for answer in answers)
         # With it, at most one in `TURN_OF_EVALUATION` answers may be to an evaluation text.
-        return (n_measuring + 1) * TURN_OF_EVALUATION <= len(answers) + 1
+        return (n_evaluation + 1) * TURN_OF_EVALUATION <= len(answers) + 1
 
     def proposal(self, key: str) -> Proposal:
         """Get a text with its annotated entities or, without an answer, with the entities that the
@@ -217,10 +217,10 @@ class AnnotationSession:
             if answer is not None:
                 version = answer.version
                 spans = annotated_spans(doc, answer.task)
-            elif not stored.is_measuring:
+            elif not stored.is_evaluation:
                 spans = self._propose_for(doc)
             tokens = [(token.text, token.whitespace_) for token in doc]
-            return Proposal(key, tokens, spans, stored.is_measuring, version)
+            return Proposal(key, tokens, spans, stored.is_evaluation, version)
 
     def _propose_for(self, doc: Doc) -> list[ProposedSpan]:
         """Propose entities for a text: the entities of the annotator or, without one, of the
@@ -285,8 +285,8 @@ class AnnotationSession:
             earlier = self.store.answers.get(key)
             is_replaced = earlier is not None and earlier.version != seen_version
             # Somebody may have moved the answer to the other file.
-            is_measuring = stored.is_measuring if earlier is None else earlier.is_measuring
-            self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
+            is_evaluation = stored.is_evaluation if earlier is None else earlier.is_evaluation
+            self.store.save(key, task, is_evaluation=is_evaluation, is_left_out=is_left_out)
             self._note_change()
             return is_replaced
 
@@ -319,10 +319,10 @@ class AnnotationSession:
             )
         with self._lock:
             earlier = self.store.answers.get(key)
-            is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
+            is_evaluation = is_drawn(task.text) if earlier is None else earlier.is_evaluation
             try:
                 self.store.save(
-                    key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
+                    key, task, is_evaluation=is_evaluation, is_left_out=is_left_out, meta=meta
                 )
             except ValueError as error:
                 raise SessionError(f"expected an answer that JSON can have: {error}") from None
@@ -407,8 +407,8 @@ class AnnotationSession:
             training texts, or no entity in them.
         """
         with self._lock:
-            train_answers = self.store.accepted(is_measuring=False)
-            measure_answers = self.store.accepted(is_measuring=True)
+            train_answers = self.store.accepted(is_evaluation=False)
+            evaluation_answers = self.store.accepted(is_evaluation=True)
         n_entities = sum(len(answer.task.spans or ()) for answer in train_answers)
         if len(train_answers) < LEAST_TEXTS or not n_entities:
             return None
@@ -416,12 +416,8 @@ class AnnotationSession:
         nlp, training, loss = fit_answers(
             self.store, train_answers, lang=self.lang, vectors_path=self.vectors
         )
-        f = f_on_answers(self.store, nlp, measure_answers)
-        is_better = True
-        if self._start_model is not None and self._nlp is self._start_model:
-            start_f = f_on_answers(self.store, self._start_model, measure_answers)
-            # F is None if no entity is annotated or predicted. This counts as 0 here.
-            is_better = (f or 0.0) > (start_f or 0.0)
+        f = f_on_answers(self.store, nlp, evaluation_answers)
+        is_better = self._is_better(f, evaluation_answers)
         if is_better:
             # The model proposes at once: choosing texts takes about as long as training.
             self._nlp = nlp
@@ -432,8 +428,8 @@ class AnnotationSession:
         point = HistoryPoint(
             n_texts=len(train_answers),
             n_entities=n_entities,
-            n_measured=len(measure_answers),
-            f=f if len(measure_answers) >= ENOUGH_MEASURING else None,
+            n_measured=len(evaluation_answers),
+            f=f if len(evaluation_answers) >= ENOUGH_EVALUATION_TEXTS else None,
             expected_f=expected_f,
             seconds=round(time.monotonic() - begin, 3),
         )
@@ -442,6 +438,15 @@ class AnnotationSession:
             scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
         return TrainedPipeline(nlp, training, loss, point)
+
+    def _is_better(self, f: float | None, evaluation_answers: Sequence[Answer]) -> bool:
+        """Whether a new model, whose F on answers to evaluation texts is `f`, replaces the present
+        one: if it isn't the `start_model`, or has a lower F."""
+        if self._start_model is None or self._nlp is not self._start_model:
+            return True
+        start_f = f_on_answers(self.store, self._start_model, evaluation_answers)
+        # F is None if no entity is annotated or predicted. This counts as 0 here.
+        return (f or 0.0) > (start_f or 0.0)
 
     def train_on_all(self) -> TrainedPipeline:
         """Train a model on all answers, including answers to evaluation texts. So nothing measures
@@ -452,8 +457,8 @@ class AnnotationSession:
         """
         with self._lock:
             answers = [
-                *self.store.accepted(is_measuring=False),
-                *self.store.accepted(is_measuring=True),
+                *self.store.accepted(is_evaluation=False),
+                *self.store.accepted(is_evaluation=True),
             ]
         n_entities = sum(len(answer.task.spans or ()) for answer in answers)
         if len(answers) < LEAST_TEXTS or not n_entities:
@@ -520,7 +525,7 @@ class AnnotationSession:
         with self._lock:
             answers = list(self.store.answers.values())
             accepted = [answer for answer in answers if not answer.is_left_out]
-            measured = [answer for answer in accepted if answer.is_measuring]
+            measured = [answer for answer in accepted if answer.is_evaluation]
             left_out = [answer for answer in answers if answer.is_left_out]
             return {
                 "texts": len(self.store.texts),
@@ -530,7 +535,7 @@ class AnnotationSession:
                 # The numbers of evaluation texts: annotated, all, left out
                 "measured": len(measured),
                 "measuring": len(self._evaluation_keys),
-                "measuring_left_out": sum(answer.is_measuring for answer in left_out),
+                "measuring_left_out": sum(answer.is_evaluation for answer in left_out),
                 "points": self.store.history,
                 "next": expect_next(self.store.history),
                 "is_training": self.is_training,

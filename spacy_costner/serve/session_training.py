@@ -24,7 +24,7 @@ COMPONENT = "ner"
 LEAST_TEXTS = 10
 """The number of annotated texts that a first model needs."""
 
-ENOUGH_MEASURING = 30
+ENOUGH_EVALUATION_TEXTS = 30
 """From this number of annotated evaluation texts on, the page shows F on them, and advises to
 calibrate on them."""
 
@@ -56,12 +56,23 @@ class HistoryPoint:
     seconds: float
 
 
-class TrainedPipeline(NamedTuple):
-    """A pipeline that was trained on the answers, with its scores.
+class FittedPipeline(NamedTuple):
+    """A pipeline that was trained on answers.
 
     nlp (Language): The pipeline.
     training (dict[str, Any]): The block [training] of its config, resolved.
     loss (float): The last loss of the training: see `training.online.TrainingResult`.
+    """
+
+    nlp: Language
+    training: dict[str, Any]
+    loss: float
+
+
+class TrainedPipeline(NamedTuple):
+    """A pipeline that was trained on the answers, with its scores. For the other fields see
+    `FittedPipeline`.
+
     point (HistoryPoint): The scores.
     """
 
@@ -73,15 +84,14 @@ class TrainedPipeline(NamedTuple):
 
 def fit_answers(
     store: AnnotationStore, answers: Sequence[Answer], *, lang: str, vectors_path: Path | None
-) -> tuple[Language, dict[str, Any], float]:
+) -> FittedPipeline:
     """Train the model of `fit`, but without a hidden layer, on answers.
 
     store (AnnotationStore): The session.
     answers (Sequence[Answer]): Answers of the session.
     lang (str): Code of the language.
     vectors_path (Path | None): The folder of the vectors of the session.
-    RETURNS (tuple[Language, dict[str, Any], float]): The pipeline, the block [training] of its
-        config, and the loss.
+    RETURNS (FittedPipeline): The pipeline.
     """
     with store.working_folder() as folder:
         # The file of the session may get new answers while it is read.
@@ -97,7 +107,7 @@ def fit_answers(
     outcome = train_linear(linear, examples)
     # The snapshot is removed now, so the config names the file of the session.
     linear.nlp.config["paths"]["train"] = str(store.train_path)
-    return linear.nlp, linear.training, outcome.value
+    return FittedPipeline(linear.nlp, linear.training, outcome.value)
 
 
 def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer]) -> float | None:

@@ -29,7 +29,7 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     # Sorted by key, so that the same texts always make the same file
     lines: list[str] = []
     for stored in sorted(store.texts.values(), key=lambda stored: stored.key):
-        if not stored.is_measuring:
+        if not stored.is_evaluation:
             lines.append(json.dumps({"text": stored.text}, ensure_ascii=False) + "\n")
     raw_text = "".join(lines)
     if not raw_text:

@@ -32,10 +32,10 @@ from ..workflows.sampling.drawing import OF_LABEL_STUDIO, SERVE, SessionDrawing
 from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
-MEASURING_SHARE = 10
+TEXTS_PER_EVALUATION_TEXT = 10
 """One in this number of texts is an evaluation text."""
 
-MIN_MEASURING = 30
+MIN_EVALUATION_TEXTS = 30
 """The minimum number of evaluation texts, if it is at most half of all texts."""
 
 TRAIN_FILE = Path("annotated", "train.jsonl")
@@ -88,13 +88,13 @@ class StoredText:
 
     key (str): The key of the text, such as "text-7".
     text (str): The text.
-    is_measuring (bool): Whether it is an evaluation text.
+    is_evaluation (bool): Whether it is an evaluation text.
     addition_number (int): The number of the call of `add_texts` that added the text, from 0.
     """
 
     key: str
     text: str
-    is_measuring: bool
+    is_evaluation: bool
     addition_number: int = 0
 
 
@@ -103,14 +103,14 @@ class Answer(NamedTuple):
 
     key (str): The key of the text.
     task (Task): The text with its spans, and "answer" and "meta" among the other keys.
-    is_measuring (bool): Whether it is the answer to an evaluation text.
+    is_evaluation (bool): Whether it is the answer to an evaluation text.
     version (int): The number of this answer among the answers to the text, from 1. An answer that
         was read from a file has 1.
     """
 
     key: str
     task: Task
-    is_measuring: bool
+    is_evaluation: bool
     version: int
 
     @property
@@ -160,13 +160,13 @@ class AnnotationStore:
         # How many answers each text has had: one if a file has one, plus the answers of this
         # process. Removed answers count, too, so that no version number is used twice.
         self._n_answers: Counter[str] = Counter()
-        for is_measuring in (False, True):
-            for key, task in self._file_of(is_measuring).read():
+        for is_evaluation in (False, True):
+            for key, task in self._file_of(is_evaluation).read():
                 if key is None:
                     self.n_others += 1
                     continue
                 self._n_answers[key] = 1
-                self.answers[key] = Answer(key, task, is_measuring, version=1)
+                self.answers[key] = Answer(key, task, is_evaluation, version=1)
         remove_cut_line(self._history_path)
         self.history: list[dict[str, Any]] = []
         for _, record in read_objects(self._history_path):
@@ -215,7 +215,7 @@ class AnnotationStore:
                 new_texts.append(text)
         if not new_texts:
             return 0
-        n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
+        n_evaluation = count_evaluation_texts(len(new_texts), is_first=not self.texts)
         first_text_number = self._next_text_number()
         addition_number = max(self.n_texts_of_addition, default=-1) + 1
         # The seed includes the number, so that each addition has another order.
@@ -223,8 +223,8 @@ class AnnotationStore:
         # The order is random, so the first texts are a random sample.
         for rank, i in enumerate(order.tolist()):
             key = f"{TEXT_KEY}{first_text_number + i}"
-            is_measuring = rank < n_measuring
-            self.texts[key] = StoredText(key, new_texts[i], is_measuring, addition_number)
+            is_evaluation = rank < n_evaluation
+            self.texts[key] = StoredText(key, new_texts[i], is_evaluation, addition_number)
         self.n_texts_of_addition[addition_number] = len(new_texts)
         self._save_texts()
         return len(new_texts)
@@ -246,7 +246,7 @@ class AnnotationStore:
             record = {
                 "key": stored.key,
                 "text": stored.text,
-                "measures": stored.is_measuring,
+                "measures": stored.is_evaluation,
                 "addition": stored.addition_number,
             }
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
@@ -257,7 +257,7 @@ class AnnotationStore:
         key: str,
         task: Task,
         *,
-        is_measuring: bool,
+        is_evaluation: bool,
         is_left_out: bool,
         meta: Mapping[str, Any] = {},
     ) -> Answer:
@@ -265,7 +265,7 @@ class AnnotationStore:
 
         key (str): The key of the text.
         task (Task): The text and its spans.
-        is_measuring (bool): Whether it is an evaluation text. If the text already has an answer,
+        is_evaluation (bool): Whether it is an evaluation text. If the text already has an answer,
             the value has to be the same as before, so that the answer is replaced in its file.
         is_left_out (bool): Whether the text is left out. It has no annotation then.
         meta (Mapping[str, Any]): Other metadata of the answer.
@@ -274,7 +274,7 @@ class AnnotationStore:
         RAISES (OSError): If the answer can't be written. The files are unchanged then.
         """
         meta = {**meta, "key": key}
-        if is_measuring and self._was_drawn(key):
+        if is_evaluation and self._was_drawn(key):
             addition_number = OF_LABEL_STUDIO
             if key in self.texts:
                 addition_number = self.texts[key].addition_number
@@ -283,12 +283,12 @@ class AnnotationStore:
             meta = {**meta, **drawing.to_dict()}
         extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
-        answer = Answer(key, task, is_measuring, version=self._n_answers[key] + 1)
+        answer = Answer(key, task, is_evaluation, version=self._n_answers[key] + 1)
         if key in self.answers:
             # A changed answer keeps its place in the file.
-            self._file_of(is_measuring).replace(key, task)
+            self._file_of(is_evaluation).replace(key, task)
         else:
-            self._file_of(is_measuring).append(task)
+            self._file_of(is_evaluation).append(task)
         self.answers[key] = answer
         self._n_answers[key] = answer.version
         return answer
@@ -298,18 +298,18 @@ class AnnotationStore:
         answer = self.answers.get(key)
         if answer is None:
             return False
-        self._file_of(answer.is_measuring).remove(key)
+        self._file_of(answer.is_evaluation).remove(key)
         del self.answers[key]
         return True
 
-    def _file_of(self, is_measuring: bool) -> AnswerFile:
+    def _file_of(self, is_evaluation: bool) -> AnswerFile:
         """The file of the answers to evaluation texts, or to training texts."""
-        return self._measure_file if is_measuring else self._train_file
+        return self._measure_file if is_evaluation else self._train_file
 
     def _was_drawn(self, key: str) -> bool:
         """Whether an evaluation text was drawn at random. It wasn't if somebody has moved the
         answer to a training text to the file of evaluation texts."""
-        return key not in self.texts or self.texts[key].is_measuring
+        return key not in self.texts or self.texts[key].is_evaluation
 
     def add_to_history(self, record: dict[str, Any]) -> None:
         """Add the scores of a training to the history."""
@@ -336,22 +336,22 @@ class AnnotationStore:
         for name in (TEXTS_FILE, SETTINGS_FILE, TRAIN_FILE, MEASURE_FILE, *others):
             clear(self.folder / name)
 
-    def accepted(self, *, is_measuring: bool) -> list[Answer]:
+    def accepted(self, *, is_evaluation: bool) -> list[Answer]:
         """The answers with annotation: to evaluation texts, or to training texts."""
         return [
             answer
             for answer in self.answers.values()
-            if answer.is_measuring == is_measuring and not answer.is_left_out
+            if answer.is_evaluation == is_evaluation and not answer.is_left_out
         ]
 
 
-def count_measuring(n_texts: int, *, is_first: bool) -> int:
+def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
     """The number of evaluation texts among new texts: a tenth. Among the first texts it is at least
-    `MIN_MEASURING`, but at most half of them."""
-    share = round(n_texts / MEASURING_SHARE)
+    `MIN_EVALUATION_TEXTS`, but at most half of them."""
+    share = round(n_texts / TEXTS_PER_EVALUATION_TEXT)
     if not is_first:
         return share
-    return min(max(share, MIN_MEASURING), n_texts // 2)
+    return min(max(share, MIN_EVALUATION_TEXTS), n_texts // 2)
 
 
 def is_drawn(text: str) -> bool:
@@ -359,7 +359,7 @@ def is_drawn(text: str) -> bool:
     evaluation text. The digest of the text decides: this is as good as random, and the same each
     time."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:4], "big") % MEASURING_SHARE == 0
+    return int.from_bytes(digest[:4], "big") % TEXTS_PER_EVALUATION_TEXT == 0
 
 
 def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
@@ -370,7 +370,7 @@ def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
     return StoredText(
         key=read_field(record, "key", str, place),
         text=read_field(record, "text", str, place),
-        is_measuring=read_field(record, "measures", bool, place),
+        is_evaluation=read_field(record, "measures", bool, place),
         addition_number=read_field(record, "addition", int, place, 0),
     )
 

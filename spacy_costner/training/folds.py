@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import numpy
 from spacy.tokens import Doc
@@ -106,10 +107,8 @@ def train_first_pass(
     features_and_rows: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold. Each other training leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_FIRST_PASS_FOLDS)], start=1):
-        batches: list[FoldBatch] = []
-        for i, batches_of_fold in enumerate(folds):
-            if i != left_out_fold:
-                batches += batches_of_fold
+        other_folds = [batches for i, batches in enumerate(folds) if i != left_out_fold]
+        batches = list(chain.from_iterable(other_folds))
         recounted_features = features
         if left_out_fold is not None:
             recounted_features = recount_features(features, objective, tags, batches)

@@ -228,21 +228,22 @@ def ties(n_labels: int) -> Ties:
     return Ties(rows, relations)
 
 
-def count(answers: Answers, probs: Floats2d) -> Floats3d:
+def count_tags(answers: Answers, probs: Floats2d) -> Floats3d:
     """Count how often an annotator assigns each tag, by state and true tag.
 
     answers (Answers): The answers.
     probs (Floats2d): The probability of each true tag in IOB2 at each token. Shape: (N, C)
     RETURNS (Floats3d): The expected counts. Shape: (S, C, C)
     """
-    n_observed = probs.shape[1]
-    n_states = (n_observed + 1) // 2
+    n_observed = probs.shape[1]  # the tags of IOB2, C = 2 L + 1
+    n_states = (n_observed + 1) // 2  # S = L + 1
     has_answer = answers.tags >= 0
-    # The number of state and observed tag together
+    # The state and the observed tag of each token as one number, to count both at once
     pair = answers.states[has_answer] * n_observed + answers.tags[has_answer]
     counts = numpy.zeros((n_observed, n_states * n_observed))
     for true_tag, probs_of_tag in enumerate(probs[has_answer].T):
         counts[true_tag] = numpy.bincount(pair, probs_of_tag, n_states * n_observed)
+    # From [true, state, observed] to [state, true, observed]
     return counts.reshape(n_observed, n_states, n_observed).transpose(1, 0, 2)
 
 
@@ -256,7 +257,7 @@ def estimate_tables(
 
     batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
     known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
-        known: see `count`. They are 0 if there are none. Shape: (S, C, C)
+        known: see `count_tags`. They are 0 if there are none. Shape: (S, C, C)
     n_iterations (int): The maximum number of iterations, first for the tables that are tied for all
         labels, and then for the others.
     RETURNS (Estimate): The tables.
@@ -309,13 +310,14 @@ def _maximise_expectation(
     estimators: Sequence[TableEstimator],
     n_iterations: int,
 ) -> Estimate:
-    """Estimate tables from known counts, and repeat it with the counts that these tables make
-    expected: see `estimate_tables`."""
+    """Estimate tables by expectation maximisation, beginning with known counts: see
+    `estimate_tables`."""
     n_tokens = sum(len(batch.potentials.emissions) for batch in batches)
     counts = list(known_counts)
     objective: list[float] = []
     tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     for _ in range(n_iterations):
+        # The E step: the expected counts given the tables, and the objective with these tables.
         expected = expect_counts(batches, tables)
         log_likelihood = expected.log_likelihood
         for known, estimator, table in zip(known_counts, estimators, tables):
@@ -325,6 +327,7 @@ def _maximise_expectation(
         objective.append(log_likelihood)
         if len(objective) > 1 and objective[-1] - objective[-2] < TOLERANCE * n_tokens:
             break
+        # The M step: the tables from known and expected counts.
         counts = [known + new for known, new in zip(known_counts, expected.counts)]
         tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     return Estimate(tables, counts, objective)
@@ -361,7 +364,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
         counts_as = observed_tag_of(batch.tags)[:, None] == numpy.arange(n_observed)
         probs = posterior.marginals() @ counts_as
         for annotator, answers in enumerate(batch.answers):
-            counts[annotator] += count(answers, probs)
+            counts[annotator] += count_tags(answers, probs)
     return Expected(counts, log_likelihood)
 
 

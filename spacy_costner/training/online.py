@@ -179,8 +179,8 @@ def train(
                 n_annotated_of_epoch += n_annotated
                 if trained.n_epochs == 0:
                     # No epoch is complete yet: see `TrainingResult.value`.
-                    value = loss_of_epoch / max(n_annotated_of_epoch, 1)
-                    trained = trained._replace(value=value)
+                    value_so_far = loss_of_epoch / max(n_annotated_of_epoch, 1)
+                    trained = trained._replace(value=value_so_far)
                 bar.update()
 
             value = loss_of_epoch / max(n_annotated_of_epoch, 1)

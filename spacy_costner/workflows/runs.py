@@ -76,6 +76,21 @@ class Failed(NamedTuple):
 Ended = Done | Failed
 """How a run has ended."""
 
+
+class Attempt(NamedTuple):
+    """An attempt to execute a run.
+
+    run (Run): The run.
+    n_deaths (int): The number of workers that have died with it so far.
+    ended (Ended | None): Its result. None: a worker has just died with it, so that it may be
+        repeated.
+    """
+
+    run: Run
+    n_deaths: int
+    ended: Ended | None
+
+
 RunQueue = deque[tuple[Run, int]]
 """The runs that are still to be executed, and for each how many workers have died with it."""
 
@@ -131,47 +146,50 @@ def run_all(
         yield run, Failed("workers keep dying: see their output", trace="")
 
 
-def run_until_broken(
-    queue: RunQueue, make_executor: MakeExecutor
-) -> Iterator[tuple[Run, int, Ended | None]]:
+def run_until_broken(queue: RunQueue, make_executor: MakeExecutor) -> Iterator[Attempt]:
     """Execute the runs of a queue until the queue is empty, or until a worker dies and breaks the
-    executor. Runs that were not begun then stay in the queue.
-
-    Yields a run, the number of workers that have died with it, and its result. The result is None
-    if a worker has just died with the run, which may then be repeated.
-    """
+    executor. Runs that were not begun then stay in the queue."""
     executor = make_executor()
     # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.
     max_pending = getattr(executor, "jobs", len(queue))
-    pending: dict[Future, tuple[Run, int]] = {}  # the runs that the executor has
+    # The runs that the executor has, each with the number of workers that have died with it
+    pending: dict[Future, tuple[Run, int]] = {}
     is_broken = False
     try:
         while pending or (queue and not is_broken):
-            # Give the executor as many runs as it may have.
-            while queue and len(pending) < max_pending and not is_broken:
-                run, _ = queue[0]
-                try:
-                    future = executor.submit(run_one, run)
-                except BrokenExecutor:
-                    is_broken = True  # The run stays in the queue, as no worker has had it.
-                else:
-                    pending[future] = queue.popleft()
+            if not is_broken:
+                is_broken = not submit_runs(executor, queue, pending, max_pending)
             # Wait until at least one of them has ended.
             for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
                 run, n_deaths = pending.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenExecutor):
                     is_broken = not getattr(executor, "outlives_workers", False)
-                    yield run, n_deaths + 1, None
+                    yield Attempt(run, n_deaths + 1, ended=None)
                 elif isinstance(error, Exception):
                     # `run_one` returns errors. This one is from before or after it: what can't be
                     # pickled, or a worker with other versions or files.
-                    yield run, n_deaths, describe_failure(error)
+                    yield Attempt(run, n_deaths, describe_failure(error))
                 else:
                     # This raises other errors, such as a KeyboardInterrupt of the worker.
-                    yield run, n_deaths, future.result()
+                    yield Attempt(run, n_deaths, future.result())
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def submit_runs(
+    executor: Executor, queue: RunQueue, pending: dict[Future, tuple[Run, int]], max_pending: int
+) -> bool:
+    """Move runs from the queue to the executor, until it has `max_pending` of them. Returns False
+    if the executor is broken."""
+    while queue and len(pending) < max_pending:
+        run, _ = queue[0]
+        try:
+            future = executor.submit(run_one, run)
+        except BrokenExecutor:
+            return False  # The run stays in the queue, as no worker has had it.
+        pending[future] = queue.popleft()
+    return True
 
 
 def run_one(run: Run) -> Ended:

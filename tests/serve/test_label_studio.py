@@ -282,7 +282,7 @@ def test_an_answer_to_an_evaluation_text_stays_one_if_its_text_is_edited(
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_MEASURE[0]))
     backend.webhook(webhook("ANNOTATION_UPDATED", 7, TO_TRAIN[0]))
     (answer,) = AnnotationStore(backend.session.store.folder).answers.values()
-    assert answer.is_measuring and answer.task.text == TO_TRAIN[0]
+    assert answer.is_evaluation and answer.task.text == TO_TRAIN[0]
 
 
 # The labeling config

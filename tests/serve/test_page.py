@@ -114,7 +114,7 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
         tab.wait(SHOWN)
-        while tab.run("text.is_measuring"):
+        while tab.run("text.is_evaluation"):
             annotate_by_keys(tab)
         assert tab.run("spans.length") == 2  # proposed
         assert tab.run("document.querySelectorAll('mark.proposed i').length") == 2

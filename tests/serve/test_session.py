@@ -39,10 +39,10 @@ def test_each_text_is_shown_until_it_has_an_answer(tmp_path: Path) -> None:
 def test_one_of_five_texts_is_an_evaluation_text_and_not_trained_on(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     shown = answer_next(session, 20)
-    assert [i for i, proposal in enumerate(shown, start=1) if proposal.is_measuring] == [
+    assert [i for i, proposal in enumerate(shown, start=1) if proposal.is_evaluation] == [
         5, 10, 15, 20,
     ]  # fmt: skip
-    assert len(session.store.accepted(is_measuring=False)) == 16
+    assert len(session.store.accepted(is_evaluation=False)) == 16
 
 
 def test_vectors_that_somebody_has_removed_are_learned_again(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_vectors_that_somebody_has_removed_are_learned_again(tmp_path: Path) -> 
 
 def test_evaluation_texts_are_never_chosen(tmp_path: Path) -> None:
     session = make_session(tmp_path)
-    measuring = {text.key for text in session.store.texts.values() if text.is_measuring}
+    measuring = {text.key for text in session.store.texts.values() if text.is_evaluation}
     assert measuring and session._chosen
     assert measuring.isdisjoint(session._chosen)
 
@@ -66,7 +66,7 @@ def test_a_model_learns_from_the_answers_and_proposes(
 ) -> None:
     """Of 30 answers, one of five is to an evaluation text: 6, which are enough here. The model is
     trained on the other 24."""
-    monkeypatch.setattr(annotation_session, "ENOUGH_MEASURING", 6)
+    monkeypatch.setattr(annotation_session, "ENOUGH_EVALUATION_TEXTS", 6)
     session = make_session(tmp_path)
     assert session.propose("Today Ana left Oslo with bag 7 .") == []
     answer_next(session, 30)
@@ -117,14 +117,14 @@ def test_a_model_of_enough_texts_chooses_the_next_ones(
     session = AnnotationSession(store, labels=LABELS, lang=LANG)
     n_answers = 0
     for stored in list(store.texts.values()):
-        if stored.text.startswith("Yesterday") and not stored.is_measuring and n_answers < 12:
+        if stored.text.startswith("Yesterday") and not stored.is_evaluation and n_answers < 12:
             # As a person would answer: of the proposal, `gold_spans` takes only the words.
             answer(session, stored.key, *gold_spans(session.proposal(stored.key)))
             n_answers += 1
     session.train()
     texts = [store.texts[key].text for key in session._chosen]
     # Some may be evaluation texts, which are never chosen.
-    n_new = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
+    n_new = sum(not text.is_evaluation and "Zik" in text.text for text in store.texts.values())
     assert n_new
     assert ["Zik" in text for text in texts[:n_new]] == [chooses] * n_new
 
@@ -135,7 +135,7 @@ def test_evaluation_texts_have_no_proposals(tmp_path: Path) -> None:
     session.train()
     for key, stored in session.store.texts.items():
         if key not in session.store.answers:
-            assert bool(session.proposal(key).spans) != stored.is_measuring
+            assert bool(session.proposal(key).spans) != stored.is_evaluation
 
 
 def test_what_an_annotator_has_found_is_proposed_and_texts_come_in_random_order(
@@ -154,9 +154,9 @@ def test_what_an_annotator_has_found_is_proposed_and_texts_come_in_random_order(
 
     for proposal in shown:
         text = session.store.texts[proposal.key].text
-        is_proposed = text in tasks and not proposal.is_measuring
+        is_proposed = text in tasks and not proposal.is_evaluation
         assert proposal.spans == ([ProposedSpan(0, 1, "LOC")] if is_proposed else [])
-    training = [proposal.key for proposal in shown if not proposal.is_measuring]
+    training = [proposal.key for proposal in shown if not proposal.is_evaluation]
     assert training == session._training_keys[: len(training)]
 
 
@@ -246,7 +246,7 @@ def test_an_answer_whose_text_was_edited_is_shown_as_it_is_in_its_file(tmp_path:
     session = make_session(tmp_path)
     answer(session, "text-0", ProposedSpan(1, 2, "PER"))
     path = session.store.train_path
-    if session.store.answers["text-0"].is_measuring:
+    if session.store.answers["text-0"].is_evaluation:
         path = session.store.measure_path
     edited = path.read_text("utf8").replace("Yesterday", "Or yesterday")
     path.write_text(edited.replace('"start": 10, "end": 13', '"start": 13, "end": 16'), "utf8")
@@ -425,12 +425,12 @@ def test_texts_of_another_tool_are_drawn_for_evaluation_by_their_digest(tmp_path
     for i, text in enumerate(texts):
         session.answer_task(f"task-{i}", Task(text, []))
 
-    are_measuring = [answer.is_measuring for answer in session.store.answers.values()]
-    assert are_measuring == [is_drawn(text) for text in texts]
-    assert 0 < sum(are_measuring) < 40
+    are_evaluation = [answer.is_evaluation for answer in session.store.answers.values()]
+    assert are_evaluation == [is_drawn(text) for text in texts]
+    assert 0 < sum(are_evaluation) < 40
     status = session.status()
     assert status["annotated"] == 40
-    assert status["measured"] == sum(are_measuring)
+    assert status["measured"] == sum(are_evaluation)
 
 
 @pytest.mark.parametrize(

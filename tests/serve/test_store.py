@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spacy_costner.readers import CorpusError, CorpusInfo, Task, TaskSpan, read_docs
 from spacy_costner.serve import answer_file
 from spacy_costner.serve.answer_file import is_cut_off
-from spacy_costner.serve.store import AnnotationStore, count_measuring, is_drawn
+from spacy_costner.serve.store import AnnotationStore, count_evaluation_texts, is_drawn
 
 from ..support.annotation import make_texts
 
@@ -31,7 +31,7 @@ def save(store: AnnotationStore, key: str, *spans: TaskSpan, is_left_out: bool =
     answer = store.save(
         key,
         Task(stored.text, [*spans]),
-        is_measuring=stored.is_measuring,
+        is_evaluation=stored.is_evaluation,
         is_left_out=is_left_out,
     )
     return answer.version
@@ -43,9 +43,9 @@ def make_store(folder: Path, n: int = 40) -> AnnotationStore:
     return store
 
 
-def keys(store: AnnotationStore, *, is_measuring: bool) -> list[str]:
+def keys(store: AnnotationStore, *, is_evaluation: bool) -> list[str]:
     """Keys of the evaluation texts, or of the others."""
-    return [text.key for text in store.texts.values() if text.is_measuring == is_measuring]
+    return [text.key for text in store.texts.values() if text.is_evaluation == is_evaluation]
 
 
 def entities(path: Path) -> list[list[tuple[str, str]]]:
@@ -68,14 +68,14 @@ def entities(path: Path) -> list[list[tuple[str, str]]]:
 def test_a_tenth_of_the_texts_and_at_least_30_of_the_first_are_for_evaluation(
     n_texts: int, is_first: bool, expected: int
 ) -> None:
-    assert count_measuring(n_texts, is_first=is_first) == expected
+    assert count_evaluation_texts(n_texts, is_first=is_first) == expected
 
 
 def test_evaluation_texts_are_drawn_once_and_stay(tmp_path: Path) -> None:
     """Of the texts that are added again, only one is new: "Another text". Whitespace makes no other
     text, and alone it is none."""
     store = make_store(tmp_path, 100)
-    drawn = keys(store, is_measuring=True)
+    drawn = keys(store, is_evaluation=True)
     assert len(drawn) == 30
     # At random, and not the first ones
     assert sorted(drawn) != sorted(f"text-{i}" for i in range(30))
@@ -85,13 +85,13 @@ def test_evaluation_texts_are_drawn_once_and_stay(tmp_path: Path) -> None:
     n_added = again.add_texts([*make_texts(100), " Another   text", "Another text", " "])
 
     assert n_added == 1
-    assert keys(again, is_measuring=True) == drawn
+    assert keys(again, is_evaluation=True) == drawn
 
 
 def test_answers_to_training_and_evaluation_texts_are_two_corpora(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    to_train = keys(store, is_measuring=False)[0]
-    to_measure = keys(store, is_measuring=True)[0]
+    to_train = keys(store, is_evaluation=False)[0]
+    to_measure = keys(store, is_evaluation=True)[0]
 
     save(store, to_train, PERSON)
     save(store, to_measure)
@@ -101,12 +101,12 @@ def test_answers_to_training_and_evaluation_texts_are_two_corpora(tmp_path: Path
     assert len(entities(tmp_path / "annotated")) == 2
     answers = AnnotationStore(tmp_path).answers
     assert answers[to_train].task.spans == store.answers[to_train].task.spans
-    assert answers[to_measure].is_measuring
+    assert answers[to_measure].is_evaluation
 
 
 def test_a_changed_answer_replaces_the_old_one_in_its_place(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first, PERSON)
     save(store, second)
 
@@ -118,17 +118,17 @@ def test_a_changed_answer_replaces_the_old_one_in_its_place(tmp_path: Path) -> N
 
 def test_a_text_that_is_left_out_is_in_no_corpus(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    key = keys(store, is_measuring=False)[0]
+    key = keys(store, is_evaluation=False)[0]
     save(store, key, PERSON, is_left_out=True)
     assert entities(store.train_path) == []
     assert AnnotationStore(tmp_path).answers[key].is_left_out
-    assert not store.accepted(is_measuring=False)
+    assert not store.accepted(is_evaluation=False)
 
 
 def test_an_answer_after_a_removed_one_is_another_version(tmp_path: Path) -> None:
     """So a page that still shows the removed answer knows that it was replaced."""
     store = make_store(tmp_path)
-    key = keys(store, is_measuring=False)[0]
+    key = keys(store, is_evaluation=False)[0]
     assert save(store, key, PERSON) == 1
     store.remove(key)
     assert save(store, key) == 2
@@ -136,7 +136,7 @@ def test_an_answer_after_a_removed_one_is_another_version(tmp_path: Path) -> Non
 
 def test_a_removed_answer_is_in_no_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first, PERSON)
     save(store, second)
     assert store.remove(first) and not store.remove(first)
@@ -147,7 +147,7 @@ def test_a_removed_answer_is_in_no_file(tmp_path: Path) -> None:
 def test_a_line_that_a_crash_has_cut_off_is_removed(n_bytes: int, tmp_path_factory: Any) -> None:
     """The last answer was never acknowledged. All others are read."""
     store = make_store(tmp_path_factory.mktemp("session"))
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first, PERSON)
     size = store.train_path.stat().st_size
     save(store, second, PERSON)
@@ -181,7 +181,7 @@ def test_only_a_line_that_is_not_json_is_removed_as_cut_off(line: bytes, is_cut:
 def test_an_answer_without_a_line_end_is_an_answer(tmp_path: Path) -> None:
     """An editor may write the last line without an end."""
     store = make_store(tmp_path)
-    first, second, third = keys(store, is_measuring=False)[:3]
+    first, second, third = keys(store, is_evaluation=False)[:3]
     save(store, first, PERSON)
     save(store, second, PERSON)
     content = store.train_path.read_bytes().removesuffix(b"\n")
@@ -213,7 +213,7 @@ def test_lines_of_others_stay_where_they_are(case: str, tmp_path: Path) -> None:
     without a line end. Then an answer is changed, one is added, and one removed."""
     line = OTHERS[case]
     store = make_store(tmp_path)
-    first, second, third = keys(store, is_measuring=False)[:3]
+    first, second, third = keys(store, is_evaluation=False)[:3]
     save(store, first, PERSON)
     save(store, second, PERSON)
     answers = store.train_path.read_bytes().splitlines(keepends=True)
@@ -238,7 +238,7 @@ def test_lines_of_others_stay_where_they_are(case: str, tmp_path: Path) -> None:
 def test_a_line_without_a_task_that_is_added_later_stays(tmp_path: Path) -> None:
     """The next start names it."""
     store = make_store(tmp_path)
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first, PERSON)
     with store.train_path.open("ab") as file:
         file.write(b'{"text": "half')
@@ -252,7 +252,7 @@ def test_a_line_without_a_task_that_is_added_later_stays(tmp_path: Path) -> None
 def test_an_answer_that_was_edited_while_the_session_is_open_stays_so(tmp_path: Path) -> None:
     """Another answer is changed by the session."""
     store = make_store(tmp_path)
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first, PERSON)
     save(store, second, PERSON)
     edited = store.train_path.read_bytes().replace(b"PER", b"LOC", 1)
@@ -263,7 +263,7 @@ def test_an_answer_that_was_edited_while_the_session_is_open_stays_so(tmp_path: 
 
 def test_an_answer_whose_line_somebody_has_removed_can_be_changed(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    key = keys(store, is_measuring=False)[0]
+    key = keys(store, is_evaluation=False)[0]
     save(store, key, PERSON)
     store.train_path.write_bytes(b"\n")
     assert not AnnotationStore(tmp_path).answers  # a file with whitespace alone is no error
@@ -274,12 +274,12 @@ def test_an_answer_whose_line_somebody_has_removed_can_be_changed(tmp_path: Path
 def test_an_answer_that_somebody_has_moved_stays_in_its_file(tmp_path: Path) -> None:
     """It is in the file of evaluation texts now, but wasn't drawn, which `estimate` has to know."""
     store = make_store(tmp_path)
-    key = keys(store, is_measuring=False)[0]
+    key = keys(store, is_evaluation=False)[0]
     save(store, key, PERSON)
     store.train_path.rename(store.measure_path)
     again = AnnotationStore(tmp_path)
-    assert again.answers[key].is_measuring
-    again.save(key, Task(store.texts[key].text, []), is_measuring=True, is_left_out=False)
+    assert again.answers[key].is_evaluation
+    again.save(key, Task(store.texts[key].text, []), is_evaluation=True, is_left_out=False)
     assert b"drawn_by" not in store.measure_path.read_bytes()
     assert not store.train_path.exists()
 
@@ -364,7 +364,7 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
     """A temporary folder, and files and folders that it was saving. No process has a
     lock on them any more."""
     store = make_store(tmp_path)
-    key = keys(store, is_measuring=False)[0]
+    key = keys(store, is_evaluation=False)[0]
     save(store, key, PERSON)
     with store.working_folder() as folder:
         assert folder.parent == tmp_path
@@ -385,7 +385,7 @@ def test_on_a_full_disk_the_file_is_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store(tmp_path)
-    first, second = keys(store, is_measuring=False)[:2]
+    first, second = keys(store, is_evaluation=False)[:2]
     save(store, first)
     before = store.train_path.read_bytes()
 
@@ -414,7 +414,7 @@ def test_an_answer_is_flushed_before_it_is_acknowledged(
         flushed.append(store.train_path.read_bytes())
 
     monkeypatch.setattr(answer_file.os, "fsync", note)
-    save(store, keys(store, is_measuring=False)[0], PERSON)
+    save(store, keys(store, is_evaluation=False)[0], PERSON)
     assert flushed == [store.train_path.read_bytes()] and flushed[0].endswith(b"\n")
 
 

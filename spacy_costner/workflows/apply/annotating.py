@@ -5,7 +5,7 @@ has annotated are kept: see `manifest`. Workers annotate several parts at a time
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -122,6 +122,7 @@ def annotate(
     # done again.
     versions = [version(name) for name in ("spacy-costner", "spacy")]
     settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
+    # The parts, keyed by the names of their output files
     planned = plan_parts(sources, n_rows, form, settings, whole_files=whole_files)
     if not planned:
         names = [str(path) for path in inputs]
@@ -149,13 +150,7 @@ def annotate(
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 
         begin = perf_counter()
-        # The last digits of scores depend on which docs are annotated together. So that a run that
-        # continues writes the same output as an uninterrupted one, groups are made of all parts.
-        groups: list[dict[str, PlannedPart]] = []
-        for group in group_parts(planned):
-            unfinished = {file: group[file] for file in group if file not in finished_entries}
-            if unfinished:
-                groups.append(unfinished)
+        groups = group_unfinished(planned, finished_entries)
         executor = make_executor or local_processes(jobs)
         written_entries, errors = annotate_parts(groups, part_settings, executor)
         seconds = perf_counter() - begin
@@ -166,10 +161,8 @@ def annotate(
     for message in warnings_of(entries):
         warnings.warn(message, stacklevel=2)
 
-    n_new = sum(file not in earlier_entries for file in planned)
-    n_changed = len(planned) - len(finished_entries) - n_new
     return Summary(
-        parts=PartCounts(kept=len(finished_entries), changed=n_changed, new=n_new),
+        parts=count_parts(planned, earlier_entries, finished_entries),
         docs=sum(entry.docs for entry in entries),
         failed=sum(entry.failed for entry in entries),
         tokens=sum(entry.tokens for entry in entries),
@@ -180,6 +173,32 @@ def annotate(
         failures=count_failures(entries, planned),
         wrapped=wrapped,
     )
+
+
+def group_unfinished(
+    planned: Mapping[str, PlannedPart], finished: Collection[str]
+) -> list[dict[str, PlannedPart]]:
+    """Divide the parts that are not finished into groups that are annotated together.
+
+    The last digits of scores depend on which docs are annotated together. So that a run that
+    continues writes the same output as an uninterrupted one, groups are made of all parts first.
+    """
+    groups: list[dict[str, PlannedPart]] = []
+    for group in group_parts(planned):
+        unfinished = {file: part for file, part in group.items() if file not in finished}
+        if unfinished:
+            groups.append(unfinished)
+    return groups
+
+
+def count_parts(
+    planned: Collection[str], earlier: Collection[str], finished: Collection[str]
+) -> PartCounts:
+    """Count the planned parts by what earlier runs have done of them. `earlier` are the parts with
+    output of an earlier run, and `finished` those whose output is kept."""
+    n_new = sum(file not in earlier for file in planned)
+    n_changed = len(planned) - len(finished) - n_new
+    return PartCounts(kept=len(finished), changed=n_changed, new=n_new)
 
 
 def count_failures(

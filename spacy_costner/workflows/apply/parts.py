@@ -18,6 +18,7 @@ from spacy.util import get_package_path, is_package
 
 from ...files.saving import clear, save_file
 from ...metrics.shift import rounded
+from ...pipeline.component import CostSensitiveNER
 from ...progress import progress
 from ...readers.file_parts import FilePart, TextRow
 from ...readers.files import digest
@@ -273,23 +274,15 @@ def write_part(
     """Write the output file of a part, and count what is in it, for the manifest. The file is
     relative to the folder. It is an error if a doc fails and `on_error` is "raise"."""
     path = part_settings.folder / file
+    source = planned_part.part.path
     # The lists of spans that each row of the output has in addition to its entities
     span_lists = span_lists_of(nlp)
-    measuring = components_that_measure(nlp)
-    # What each of these components has measured so far
-    measures_of_components: dict[str, PartMeasures] = {}
-    for name in measuring:
-        measures_of_components[name] = PartMeasures(scores=[], counts={})
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
-    n_docs = 0
-    n_failed = 0
-    n_tokens = 0
-    first_error = ""
+    counts = OutputCounts(components_that_measure(nlp))
 
     def encode_answers() -> Iterator[Any]:
         """Annotate the rows one batch after another, count them, and encode each for the file."""
-        nonlocal n_docs, n_failed, n_tokens, first_error
         for row, answer in answers.of_part(file):
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
@@ -298,18 +291,13 @@ def write_part(
                 # The row gets this error instead of the doc.
                 answer = error
                 encoded = output_form.encode((row, answer), span_lists, with_text)
-            n_docs += 1
             if isinstance(answer, Doc):
-                n_tokens += len(answer)
-                for name, ner in measuring.items():
-                    measure_doc(ner, answer, measures_of_components[name])
-            elif part_settings.on_error == "raise":
-                source = planned_part.part.path
-                message = f"{source}: id {row.id!r}: {describe_error(answer)}"
-                raise ValueError(message) from answer
+                counts.add_doc(answer)
             else:
-                n_failed += 1
-                first_error = first_error or f"id {row.id!r}: {describe_error(answer)}"
+                message = f"id {row.id!r}: {describe_error(answer)}"
+                if part_settings.on_error == "raise":
+                    raise ValueError(f"{source}: {message}") from answer
+                counts.add_error(message)
             yield encoded
 
     def write(new_file: Path) -> None:
@@ -322,23 +310,58 @@ def write_part(
     with warnings.catch_warnings(record=True) as caught:
         save_file(path, write, is_clear=True)
 
-    shift: dict[str, PartMeasures] = {}
-    for name, measures in measures_of_components.items():
-        # The test for a shift compares rounded scores. More digits would vary with the batches.
-        scores = rounded(measures.scores).tolist()
-        shift[name] = PartMeasures(scores, measures.counts)
     messages = [*answers.messages_of(file), *(str(warning.message) for warning in caught)]
     return ManifestEntry(
         file=file,
         key=planned_part.key,
         bytes=path.stat().st_size,
-        docs=n_docs,
-        failed=n_failed,
-        tokens=n_tokens,
-        shift=shift,
+        docs=counts.n_docs,
+        failed=counts.n_failed,
+        tokens=counts.n_tokens,
+        shift=counts.rounded_measures(),
         warnings=list(dict.fromkeys(messages)),  # each once, in order
-        first_error=first_error,
+        first_error=counts.first_error,
     )
+
+
+class OutputCounts:
+    """What the output of a part has so far: its docs, its tokens, the docs that failed, and what
+    components have measured for the test for a shift.
+
+    measuring (Mapping[str, CostSensitiveNER]): The components that measure docs, by name.
+    """
+
+    def __init__(self, measuring: Mapping[str, CostSensitiveNER]) -> None:
+        self.n_docs = 0
+        self.n_failed = 0
+        self.n_tokens = 0
+        self.first_error = ""
+        self._measuring = measuring
+        self._measures: dict[str, PartMeasures] = {}
+        for name in measuring:
+            self._measures[name] = PartMeasures(scores=[], counts={})
+
+    def add_doc(self, doc: Doc) -> None:
+        """Count an annotated doc, and measure it."""
+        self.n_docs += 1
+        self.n_tokens += len(doc)
+        for name, ner in self._measuring.items():
+            measure_doc(ner, doc, self._measures[name])
+
+    def add_error(self, message: str) -> None:
+        """Count a doc that failed."""
+        self.n_docs += 1
+        self.n_failed += 1
+        self.first_error = self.first_error or message
+
+    def rounded_measures(self) -> dict[str, PartMeasures]:
+        """The measures of each component. The test for a shift compares rounded scores, as more
+        digits would vary with the batches."""
+        measures_of_components: dict[str, PartMeasures] = {}
+        for name, measures in self._measures.items():
+            scores = rounded(measures.scores).tolist()
+            measures_of_components[name] = PartMeasures(scores, measures.counts)
+        return measures_of_components
 
 
 @contextmanager

@@ -77,8 +77,7 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     for name, keys in span_lists.items():
         if name == "spans":
             groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
-        else:
-            # "alternatives" or "guaranteed": the groups of these lists say it as their "set".
+        else:  # "alternatives" or "guaranteed", which their groups have as their "set"
             groups_of_list[name] = [
                 group for group in groups_with_scores if group.attrs.get("set") == name
             ]

@@ -20,9 +20,9 @@ SHORT_DOC_TOKENS = 5
 training docs by chance."""
 
 
-def find_notes(nlp: Language, source: str) -> list[str]:
-    """Find out whether the calibration docs were used before, so that a guarantee may not hold: to
-    choose the model, or to calibrate or tune it.
+def note_earlier_uses(nlp: Language, source: str) -> list[str]:
+    """Note if the calibration docs were used before, so that a guarantee may not hold: to choose
+    the model, or to calibrate or tune it.
 
     nlp (Language): The pipeline, whose config and meta have the paths of the docs that were used.
     source (str): The path of the calibration docs.
@@ -87,7 +87,7 @@ def draw_uniformly(weights: Floats1d) -> Ints1d:
     return numpy.flatnonzero(random_numbers * weights.max() < weights)
 
 
-def leave_out(
+def leave_out_unusable(
     ner: CostSensitiveNER,
     known: KnownText,
     examples: Sequence[Example],
@@ -151,20 +151,20 @@ def leave_out(
 
 
 def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> bool:
-    """Whether at least one of the docs that `leave_out` keeps has an entity.
+    """Whether at least one of the docs that `leave_out_unusable` keeps has an entity.
 
-    used_examples (Sequence[Example]): The docs that are kept: see `leave_out`.
-    counts (Mapping[str, int]): The number of docs of each kind: see `leave_out`.
+    used_examples (Sequence[Example]): The docs that are kept: see `leave_out_unusable`.
+    counts (Mapping[str, int]): The number of docs of each kind: see `leave_out_unusable`.
     RETURNS (bool): Whether one has.
     """
     return len(used_examples) > counts["docs without entities"]
 
 
 def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
-    """Check that at least one of the docs that `leave_out` keeps has an entity.
+    """Check that at least one of the docs that `leave_out_unusable` keeps has an entity.
 
-    used_examples (Sequence[Example]): The docs that are kept: see `leave_out`.
-    counts (Mapping[str, int]): The number of docs of each kind: see `leave_out`.
+    used_examples (Sequence[Example]): The docs that are kept: see `leave_out_unusable`.
+    counts (Mapping[str, int]): The number of docs of each kind: see `leave_out_unusable`.
     RAISES (ValueError): If no doc has an entity. The message has the counts.
     """
     if not have_entities(used_examples, counts):

@@ -18,7 +18,9 @@ from typing import NamedTuple
 import numpy
 from spacy.language import Language
 from spacy.training import Example
+from thinc.types import Floats1d
 
+from ...pipeline.component import CostSensitiveNER
 from ...pipeline.promises import Promise, Terms, Thresholds
 from ...pipeline.reading import find_reading
 from ..components import get_component
@@ -31,8 +33,8 @@ from .calibration_docs import (
     check_have_entities,
     check_not_drawn,
     draw_uniformly,
-    find_notes,
-    leave_out,
+    leave_out_unusable,
+    note_earlier_uses,
 )
 from .observed_rates import KeptPromise, measure_promise
 from .scored_spans import score_spans
@@ -127,7 +129,7 @@ def guarantee(
     references = [eg.reference for eg in examples]
     known = KnownText.from_component(nlp, ner)
     notes = note_recurrence(known, references, source)
-    notes += find_notes(nlp, source)
+    notes += note_earlier_uses(nlp, source)
     notes += find_unknown_labels(nlp, ner, examples, source)
     if drawn:
         n_drawings = check_drawn(nlp, ner, references)
@@ -136,7 +138,7 @@ def guarantee(
         check_not_drawn(references)
         check_new(known, references, source)
 
-    used_examples, not_counted = leave_out(ner, known, examples, by_group, keep_all=drawn)
+    used_examples, not_counted = leave_out_unusable(ner, known, examples, by_group, keep_all=drawn)
     check_have_entities(used_examples, not_counted)
     doc_weights = None
     kept_promise = None
@@ -169,14 +171,32 @@ def guarantee(
     ner.meta = nlp.meta  # The component also writes its guarantee to this dictionary.
     earlier_promise = ner.guarantee
     ner.set_guarantee(promise)
-    # The docs that new docs are compared with to detect a shift, as indices of `used_examples`
-    shift_indices = numpy.arange(len(used_examples))
-    if doc_weights is not None:
-        shift_indices = draw_uniformly(doc_weights)
-    shift_docs = [used_examples[i].reference for i in shift_indices]
-    # Not approximate: unlike in `calibrate`, the temperature wasn't fitted on these docs.
-    ner.set_shift(shift_docs, scored_spans.entropies[shift_indices], source, approximate=False)
+    keep_calibration_scores(ner, used_examples, scored_spans.entropies, source, doc_weights)
     return Guarantee(promise, parts, notes, kept_promise, earlier_promise)
+
+
+def keep_calibration_scores(
+    ner: CostSensitiveNER,
+    examples: Sequence[Example],
+    entropies: Floats1d,
+    source: str,
+    doc_weights: Floats1d | None,
+) -> None:
+    """Keep the scores of calibration docs in a component, to detect a shift of new docs.
+
+    ner (CostSensitiveNER): The component.
+    examples (Sequence[Example]): The D calibration docs.
+    entropies (Floats1d): Their scores. Shape: (D,)
+    source (str): The name of the docs.
+    doc_weights (Floats1d | None): The weights of docs that `draw` drew: see `conformal_weights`.
+        Shape: (D,)
+    """
+    kept = numpy.arange(len(examples))  # the indices of the docs whose scores are kept
+    if doc_weights is not None:
+        kept = draw_uniformly(doc_weights)
+    docs = [examples[i].reference for i in kept.tolist()]
+    # Not approximate: unlike in `calibrate`, the temperature wasn't fitted on these docs.
+    ner.set_shift(docs, entropies[kept], source, approximate=False)
 
 
 def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[str, Thresholds]:

@@ -15,7 +15,7 @@ from ..evaluation.recurrence import KnownText
 from ..sampling.drawing import Drawing, sample_of
 from ..sampling.estimation import MIN_OF_EACH, as_share
 from ..sampling.estimators import Count, Interval, estimate_ratio
-from .calibration_docs import have_entities, leave_out
+from .calibration_docs import have_entities, leave_out_unusable
 from .scored_spans import score_spans
 
 
@@ -114,29 +114,28 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     RETURNS (list[ObservedMissRate]): The miss rate of the sets for each limit whose thresholds were
         saved for all groups, ascending. Docs of other groups don't count. Empty if the component
         guarantees no miss rate, or one for each label, or if no docs with entities count: see
-        `leave_out`.
+        `leave_out_unusable`.
     RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
     if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    # The threshold of each limit by group, and the limits that all groups have
+    # The thresholds of each group, keyed by their limits; and the limits that all groups have
     thresholds_of_groups: dict[str | None, dict[float, float]] = {}
     for name_of_group, thresholds in promise.groups.items():
-        threshold_of_limit: dict[float, float] = {}
-        for limit, threshold in thresholds.levels:
-            threshold_of_limit[limit] = threshold
-        thresholds_of_groups[name_of_group] = threshold_of_limit
+        thresholds_of_groups[name_of_group] = {
+            limit: threshold for limit, threshold in thresholds.levels
+        }
     limits = set.intersection(*map(set, thresholds_of_groups.values()))
 
-    # The docs of these groups, and the thresholds of each doc by limit
+    # The docs of these groups, and the thresholds of each doc, keyed by their limits
     in_groups: list[Example] = []
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
     known = KnownText.from_component(nlp, ner)
-    used_examples, counts = leave_out(ner, known, in_groups, promise.by_group)
+    used_examples, counts = leave_out_unusable(ner, known, in_groups, promise.by_group)
     if not have_entities(used_examples, counts):
         return []
     thresholds_of_docs: list[dict[float, float]] = []

@@ -55,8 +55,8 @@ def score_spans(
 
     nlp (Language): The pipeline that predicts the docs.
     ner (CostSensitiveNER): The component of `nlp` that has the set.
-    examples (Sequence[Example]): Docs as `leave_out` returns them: not empty, with all tokens
-        annotated.
+    examples (Sequence[Example]): Docs as `leave_out_unusable` returns them: not empty, with all
+        tokens annotated.
     terms (Terms): The terms of the guarantee. The score of a span, and whether an entity is found,
         depend on them.
     RETURNS (ScoredSpans): The spans, the entities, and the scores of docs in the test for a shift.

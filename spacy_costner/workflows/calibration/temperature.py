@@ -25,7 +25,7 @@ from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
 from ...training.lbfgs import Iterate, Step, descent_direction, remember_step, search_line
-from ...types import map_scores
+from ...types import Potentials, map_scores
 from ..components import get_component
 from ..evaluation.predictions import (
     DevPredictions,
@@ -302,7 +302,6 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     already divided by it: they are s / T. The first derivative is for the overall temperature.
     Shape: (1 + labels,)"""
     posterior, entities, is_correct = judged
-    tags = posterior.tags
     # In a path, an entity may stand as several spans: with whitespace after it, or without. The
     # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)
     log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
@@ -314,6 +313,14 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     d_log_probs = d_probs[entity_of_span] * span_probs
     d_potentials = backprop(d_log_probs)
 
+    loss = -float(numpy.log(likelihood).sum())
+    return loss, derivatives_of_logs(posterior, d_potentials)
+
+
+def derivatives_of_logs(posterior: Posterior, d_potentials: Potentials) -> Floats1d:
+    """Compute the derivatives with respect to the logarithms of temperatures from the derivatives
+    with respect to the potentials: see `find_loss`. Shape: (1 + labels,)"""
+    tags = posterior.tags
     # Multiply each score by its derivative. A forbidden transition has the score -inf and the
     # derivative 0: its product is 0, too.
     products = []
@@ -329,8 +336,7 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
         tags.label_of + 1, weights=emission_products.sum(axis=0), minlength=len(tags.labels) + 1
     )
     sums[0] += sum(product.sum() for product in other_products)
-    loss = -float(numpy.log(likelihood).sum())
-    return loss, -sums
+    return -sums
 
 
 def minimise_within_limits(

@@ -255,12 +255,8 @@ def tune_on(
             f"it, or no {parameter}, may be better"
         )
 
-    # Compute the scores of the present decoding. Replace it, unless it is better and may be kept.
-    decoded_before: list[Entities] = []
-    for dev in predictions:
-        entities = ner.decode(dev.posterior).entities
-        decoded_before.append(dev.select_counted(entities))
-    point_before = find_point(float("nan"), predictions, decoded_before)
+    # Replace the present decoding, unless it is better and may be kept.
+    point_before = score_decoding(ner, predictions)
     is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
     is_set = not (may_keep and is_better_before)
     if is_set:
@@ -329,6 +325,15 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]
         recall = n_correct / max(n_gold, 1)  # without one fold there may be none
         points.append(OperatingPoint(value, precision, recall))
     return points
+
+
+def score_decoding(ner: CostSensitiveNER, predictions: Sequence[DevPredictions]) -> OperatingPoint:
+    """Compute the scores of the present decoding of a component. The value of the point is NaN."""
+    decoded: list[Entities] = []
+    for dev in predictions:
+        entities = ner.decode(dev.posterior).entities
+        decoded.append(dev.select_counted(entities))
+    return find_point(float("nan"), predictions, decoded)
 
 
 def decode_with_each_value(

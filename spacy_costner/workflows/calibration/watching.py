@@ -107,7 +107,7 @@ def watch(
 
     # Collect the score of each doc, and add its entities to the counts.
     scores: list[float] = []
-    scores_by_value: dict[str, list[float]] = {}
+    scores_by_value: dict[str, list[float]] = {}  # keyed by the value that docs have for the key
     n_docs = 0
     for doc in docs:
         n_docs += 1
@@ -121,8 +121,8 @@ def watch(
             scores_by_value.setdefault(value, []).append(score)
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
-        """Test new scores, in their order, against a pool of scores (see `CalibrationScores.pool`).
-        There is an alarm if the martingale reaches the level: see `ALARM`."""
+        """Test new scores against a pool of scores (see `CalibrationScores.pool`). There is an
+        alarm if the martingale reaches the level: see `ALARM`."""
         ordered: Iterable[float] = new_scores
         if not in_order:
             ordered = in_random_order(new_scores, seed)
@@ -134,6 +134,7 @@ def watch(
         tests = [ValueTest(value=None, n_calibration=n_calibration, shift=test_of_all)]
         return WatchResult(n_docs, tests, untested={}, shift=test_of_all)
 
+    # Test the docs with each value. Too few calibration docs have the other values.
     untested: Counter[str] = Counter()
     for value, scores_of_value in scores_by_value.items():
         if value not in calibration.keys[key]:

@@ -237,17 +237,17 @@ def check_corpora(
     Without `labels`, the component has the labels of the training corpus; without `evaluations`, it
     isn't known how often training evaluates."""
     findings: list[Finding] = []
-    # With a `spans_key`, spans take the place of entities in all later checks.
+    # With a `spans_key`, all later checks are of its spans instead of entities.
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
         # The labels of the spans that are the component's own. None: all labels.
         own_labels = ner.annotation.own_labels or labels
         severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
-        span_corpora = corpora
-        corpora = {}
-        for corpus, examples in span_corpora.items():
-            corpora[corpus] = [with_spans_of_key(eg, spans_key, own_labels) for eg in examples]
+        corpora = {
+            corpus: [with_spans_of_key(eg, spans_key, own_labels) for eg in examples]
+            for corpus, examples in corpora.items()
+        }
 
     # Labels, and the config
     counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}

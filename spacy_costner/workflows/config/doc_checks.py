@@ -67,6 +67,14 @@ class AnnotatedDoc(NamedTuple):
     ents: set[tuple[str, str, int]]
 
 
+def contradiction(doc: AnnotatedDoc, first_doc: AnnotatedDoc) -> DocProblem:
+    """The problem of a doc that has the words of an earlier one, and other entities."""
+    only_in_this_doc = sorted(doc.ents - first_doc.ents)
+    only_in_first_doc = sorted(first_doc.ents - doc.ents)
+    text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
+    return DocProblem(WARNING, CONTRADICTION, text)
+
+
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
@@ -86,13 +94,10 @@ def check_docs(
         is_annotated = (iob != ent_iob.MISSING).all()
         if len(doc) and is_annotated:
             words = tuple(token.text for token in doc)
-            ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
-            first_doc = first_doc_with_words.setdefault(words, AnnotatedDoc(i, ents))
-            if ents != first_doc.ents:
-                only_in_this_doc = sorted(ents - first_doc.ents)
-                only_in_first_doc = sorted(first_doc.ents - ents)
-                text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
-                problems.append(DocProblem(WARNING, CONTRADICTION, text))
+            annotated_doc = AnnotatedDoc(i, {(ent.text, ent.label_, ent.start) for ent in doc.ents})
+            first_doc = first_doc_with_words.setdefault(words, annotated_doc)
+            if annotated_doc.ents != first_doc.ents:
+                problems.append(contradiction(annotated_doc, first_doc))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
         if (iob == ent_iob.OUTSIDE).any():

@@ -95,8 +95,8 @@ def fit(
         check_raw_option(vectors, "linear")
         learned = learn_vectors_for(raw_paths, config, options, overrides)
         options = replace(options, vectors=str(learned.path))
-    # Without a config, `init` reads the training corpus, which is then needed to train on it, too.
-    # With a cache it is read again.
+    # Without a config, `init` reads the training corpus. Its docs are kept for training, unless
+    # memory is too small.
     kept = KeptDocs(in_memory=cache is None)
     complete_config = find_config(config, options, overrides, kept)
 
@@ -104,10 +104,10 @@ def fit(
     path = output_path / DIR_MODEL
     check_folder(path)
     linear = load_linear(complete_config, vocab=vocab_of_kept(kept, overrides))
-    is_improved = calibrate or aim is not None
+    needs_improvement = calibrate or aim is not None
     check_fit_options(
         linear,
-        is_improved=is_improved,
+        needs_improvement=needs_improvement,
         file_tokens=file_tokens,
         has_cache=cache is not None,
         n_seeds=n_seeds,
@@ -124,7 +124,7 @@ def fit(
         summaries["train"] = report_corpus("train", corpora.train_info, on_corpus)
     fitted = replace(fitted, learned=learned, corpora=summaries)
     save_fitted(fitted, linear.training)
-    if fitted.is_interrupted or not is_improved:
+    if fitted.is_interrupted or not needs_improvement:
         return fitted
 
     try:

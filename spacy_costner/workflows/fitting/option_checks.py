@@ -16,7 +16,7 @@ from .linear_training import LinearPipeline
 def check_fit_options(
     linear: LinearPipeline,
     *,
-    is_improved: bool,
+    needs_improvement: bool,
     file_tokens: bool,
     has_cache: bool,
     n_seeds: int,
@@ -25,7 +25,7 @@ def check_fit_options(
     config.
 
     linear (LinearPipeline): The pipeline.
-    is_improved (bool): Whether the pipeline is to be calibrated or tuned.
+    needs_improvement (bool): Whether the pipeline is to be calibrated or tuned.
     file_tokens (bool): Whether development docs have the tokens of their file.
     has_cache (bool): Whether features are in a cache.
     n_seeds (int): How many times the components are trained.
@@ -34,7 +34,7 @@ def check_fit_options(
     nlp, _, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     has_dev = not lacks_path(nlp.config.interpolate(), training["dev_corpus"])
-    if len(ners) > 1 and (is_improved or has_cache):
+    if len(ners) > 1 and (needs_improvement or has_cache):
         raise ValueError(
             "fit: `calibrate`, `tune`, `cache`: expected one component to train, got "
             f"{[ner.name for ner in ners]}: calibrate and tune each of them afterwards, by its "
@@ -45,7 +45,7 @@ def check_fit_options(
             "fit: `file_tokens`: expected a development corpus, got none: held-out training docs "
             "are read in the same way as training docs"
         )
-    needs_folds = is_improved and not has_dev
+    needs_folds = needs_improvement and not has_dev
     # This callback may start training from another model, which may have seen all training docs:
     # then the docs of a fold would not be new to the model of the other folds.
     if needs_folds and nlp.config["initialize"]["after_init"] is not None:

@@ -132,8 +132,8 @@ def score_losses(
     runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
 ) -> dict[str, ScoredLoss]:
     """Score each loss with each seed, and compute the differences of each from the first of these
-    losses. A loss has a trained variant for each seed. Returns the
-    scores by loss. It is an error if no test doc is annotated."""
+    losses. A loss has a trained variant for each seed. Returns the scores by loss. It is an error
+    if no test doc is annotated."""
     if not runs_of_loss:
         return {}
     # Shape of the counts of a loss: (S, D, C), for seeds, docs and what is counted
@@ -150,15 +150,12 @@ def score_losses(
         """Stack all scores in one array. Shapes: (..., C) to (scores, ...)"""
         return numpy.stack(list(scores_of(sums).values()))
 
-    # For each score a list of the differences of all losses from the first one
+    # Docs that are copies of each other are drawn together by the bootstrap.
     counts_of_units = counts
     units = next(iter(runs_of_loss.values()))[0].units  # All variants have the same test docs.
     if units:
-        # Sum the counts of the docs of each unit. Shapes for U units: (U, L, S, C), (L, S, U, C)
-        by_doc = numpy.moveaxis(counts, 2, 0)
-        by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))
-        numpy.add.at(by_unit, numpy.asarray(units), by_doc)
-        counts_of_units = numpy.moveaxis(by_unit, 0, 2)
+        counts_of_units = sum_by_unit(counts, units)
+    # For each score, the difference of each loss from the first one
     differences = paired_differences(
         counts_of_units, stack_scores, n_samples=n_samples, with_seeds=True
     )
@@ -183,3 +180,12 @@ def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
         "ents_cost": ratio(total_cost, n_tokens),
         "ents_sent_acc": ratio(n_exact, n_docs),
     }
+
+
+def sum_by_unit(counts: FloatsXd, units: Sequence[int]) -> FloatsXd:
+    """Sum the counts of the docs of each of U units. `units` has the unit of each doc. Shapes:
+    (L, S, D, C), (D,) to (L, S, U, C)"""
+    by_doc = numpy.moveaxis(counts, 2, 0)
+    by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))
+    numpy.add.at(by_unit, numpy.asarray(units), by_doc)
+    return numpy.moveaxis(by_unit, 0, 2)

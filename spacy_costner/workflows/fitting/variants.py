@@ -6,7 +6,7 @@ value of each of these settings.
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -144,12 +144,8 @@ def make_variants(
     check_settings(base, config_path)
     base = with_reading(base, reading)
     component = component_name(base, config_path)
-    filled_in_base = fill_in(base, overrides)
-    component_block = filled_in_base["components"][component]
-    scorer = component_block.get("scorer")
-    scorer_cost = None
-    if scorer and scorer.get("@scorers") == COST_SCORER:
-        scorer_cost = scorer["cost"]
+    component_block = fill_in(base, overrides)["components"][component]
+    scorer_cost = cost_of_scorer(component_block)
     scoring = ScoringSettings(
         component=component,
         scheme=component_block.get("scheme", "BILUO"),
@@ -164,12 +160,7 @@ def make_variants(
         # Without losses, the loss of the base config is trained. It has no name.
         changes_of_losses[""] = {}
 
-    # In the name of a variant, a setting is shown by the last part of its name, such as L2, unless
-    # two settings have the same last part.
-    shown_settings = [setting.rpartition(".")[2] for setting in sweep]
-    if len(set(shown_settings)) < len(shown_settings):
-        shown_settings = list(sweep)
-
+    shown_settings = short_names(sweep)
     # All combinations of values. Without a sweep, `product` makes a single empty one.
     combinations = list(product(*sweep.values()))
     variants: list[Variant] = []
@@ -185,6 +176,24 @@ def make_variants(
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, scoring, path))
     return variants
+
+
+def cost_of_scorer(component_block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The block of the cost in the scorer of a component. None: its scorer has no cost."""
+    scorer = component_block.get("scorer")
+    if scorer and scorer.get("@scorers") == COST_SCORER:
+        return scorer["cost"]
+    return None
+
+
+def short_names(settings: Iterable[str]) -> list[str]:
+    """The names of settings in the names of variants: their last part, such as L2, or the whole
+    names if two settings have the same last part."""
+    names = list(settings)
+    last_parts = [name.rpartition(".")[2] for name in names]
+    if len(set(last_parts)) < len(last_parts):
+        return names
+    return last_parts
 
 
 def variant_name(loss: str, values: Mapping[str, Any]) -> str:

@@ -121,19 +121,21 @@ def measure_curve(
     text_of_doc = number_texts(eg.reference for eg in examples)
     folds, n_texts = divide(text_of_doc, n_folds=n_folds, seed=seed)
     labels = sorted(training.labels)
-    n_docs = int(text_of_doc.max()) + 1
-    counts = numpy.zeros((len(n_texts), n_docs, len(labels) + 1, 3), dtype="float32")
+    n_parts = len(n_texts)
+    n_different_texts = int(text_of_doc.max()) + 1
+    counts = numpy.zeros((n_parts, n_different_texts, len(labels) + 1, 3), dtype="float32")
     with progress(desc="learning curve", unit="model", total=n_folds * len(n_texts)) as bar:
         for fold in folds:
             held_out = list(compress(examples, fold.is_held_out))
             texts = text_of_doc[fold.is_held_out]
-            for i, is_trained in enumerate(fold.parts):
-                linear = training.train(compress(examples, is_trained))
+            for i, is_in_part in enumerate(fold.parts):
+                linear = training.train(compress(examples, is_in_part))
                 dev = training.predict(linear, held_out)
                 predicted = dev.decode(linear.ner.decoding)
                 counts[i] += count_entities(dev, predicted, texts, counts[i].shape, labels)
                 bar.update()
-    counts /= numpy.bincount(text_of_doc)[:, None, None]  # copies count once
+    # Copies of a text count once.
+    counts /= numpy.bincount(text_of_doc)[:, None, None]
     return LearningCurve(n_texts, labels, counts)
 
 

@@ -8,7 +8,7 @@ from spacy.training import Example
 from thinc.types import Floats2d, Floats3d
 
 from .answered_texts import AnsweredTexts, with_entities
-from .student_evaluation import score_ents
+from .student_evaluation import EntityScores, score_ents
 
 
 class AnnotatorErrors(NamedTuple):
@@ -106,9 +106,9 @@ def find_shares(
     return found, missed
 
 
-def score_answers(texts: AnsweredTexts, number: int) -> tuple[float, float, float]:
-    """Precision, recall and F of the answers of the annotator with this index, on the checked texts
-    that it has annotated."""
+def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
+    """Score the answers of the annotator with this index, on the checked texts that it has
+    annotated."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:

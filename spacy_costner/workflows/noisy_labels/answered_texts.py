@@ -166,6 +166,23 @@ class AnsweredTexts:
                 for text, tags in zip(batch, observed_tags(docs, answers, self.labels)):
                     text.observed.append(tags)
 
+    def _count_label_pairs(self, annotator: int) -> tuple[set[str], Counter[tuple[str, str]]]:
+        """Find all labels of an annotator. Count the pairs of its label and the label of a checked
+        doc, on the same tokens."""
+        own_labels: set[str] = set()
+        pairs: Counter[tuple[str, str]] = Counter()
+        for text in self:
+            if annotator not in text.answers:
+                continue
+            label_of_span: dict[tuple[int, int], str] = {}
+            if text.is_checked:
+                label_of_span = {(ent.start, ent.end): ent.label_ for ent in text.doc.ents}
+            for begin, end, label in self.entities(text, annotator):
+                own_labels.add(label)
+                if (begin, end) in label_of_span:
+                    pairs[label, label_of_span[begin, end]] += 1
+        return own_labels, pairs
+
     def _check_labels(self) -> None:
         """Check that annotators have the same names of labels as the checked docs.
 
@@ -173,18 +190,7 @@ class AnsweredTexts:
             the checked docs have the label, and never the label itself.
         """
         for number, name in enumerate(self.annotators):
-            own_labels: set[str] = set()
-            # The label of the annotator and the label of the checked doc, on the same tokens
-            pairs: Counter[tuple[str, str]] = Counter()
-            for text in self:
-                label_of_span: dict[tuple[int, int], str] = {}
-                if text.is_checked:
-                    label_of_span = {(ent.start, ent.end): ent.label_ for ent in text.doc.ents}
-                if number in text.answers:
-                    for begin, end, label in self.entities(text, number):
-                        own_labels.add(label)
-                        if (begin, end) in label_of_span:
-                            pairs[label, label_of_span[begin, end]] += 1
+            own_labels, pairs = self._count_label_pairs(number)
             gold_labels = {gold_label for _, gold_label in pairs}
             for (label, gold_label), n in pairs.items():
                 is_other_name = label not in gold_labels and gold_label not in own_labels

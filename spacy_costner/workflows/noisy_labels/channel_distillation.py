@@ -20,7 +20,14 @@ from ..config.trainable import FACTORY, can_be_fitted
 from ..fitting.folds import FoldTraining
 from .annotator_errors import AnnotatorErrors, describe_errors
 from .answered_texts import AnsweredTexts
-from .noise_channel import ANSWERS, CHANNEL, ChannelTraining, Corrections, Way, choose_way
+from .noise_channel import (
+    ANSWERS,
+    CHANNEL,
+    ChannelTraining,
+    Corrections,
+    MethodScores,
+    choose_method,
+)
 from .student_corpus import CorpusCounts, remove_corpus, save_gold
 from .teachers import DOCS_PER_FILE, save_docs
 
@@ -29,20 +36,20 @@ ALIKE = 0.98
 
 
 class LearnedNoise(NamedTuple):
-    """The estimated errors of annotators, and the chosen way to learn.
+    """The estimated errors of annotators, and the chosen method.
 
     annotators (list[AnnotatorErrors]): How each of them errs.
     n_checked (int): The number of checked texts.
-    ways (list[Way]): The scores of each way to learn, on checked texts that its models haven't
-        learned from.
-    kept (str): The name of the chosen way, in which the student has learned: see `choose_way`.
+    methods (list[MethodScores]): The scores of each method, on checked texts that its models
+        haven't learned from.
+    kept (str): The name of the method by which the student has learned: see `choose_method`.
     corrections (Corrections): How the most probable entities of unchecked texts differ from the
         answers.
     """
 
     annotators: list[AnnotatorErrors]
     n_checked: int
-    ways: list[Way]
+    methods: list[MethodScores]
     kept: str
     corrections: Corrections
 
@@ -83,16 +90,16 @@ def make_channel_corpus(
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
     texts = AnsweredTexts(blank, gold, annotators, raw, reading)
+    # A linear model makes the soft targets, which any student can learn.
     linear_config = config
     if not can_be_fitted(config):
-        # A linear model makes the soft targets that any student can learn.
         lang = config.interpolate()["nlp"]["lang"]
         text = init(lang=lang, train_path=gold_path, reading=reading)
         linear_config = Config().from_str(text, interpolate=False)
     result = ChannelTraining(short_training(linear_config, texts.labels), texts).run()
-    best = choose_way(result.ways)
+    best = choose_method(result.methods)
 
-    docs: list[Doc] = []
+    docs: list[Doc] = []  # the unchecked texts, as the student learns them; none by `GOLD`
     if best.name == CHANNEL:
         docs = result.docs
     elif best.name == ANSWERS:
@@ -108,7 +115,7 @@ def make_channel_corpus(
     noise = LearnedNoise(
         annotators=describe_errors(texts, result.estimate.counts),
         n_checked=len(texts.checked),
-        ways=result.ways,
+        methods=result.methods,
         kept=best.name,
         corrections=result.corrections,
     )

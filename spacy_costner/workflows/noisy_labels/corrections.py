@@ -60,7 +60,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         matched to its doc.
     """
     doc = docs[suspect.doc]
-    begin, end = suspect.extent
+    begin, end = suspect.span
     first_shown, after_last_shown = window(doc, begin, end)
     task = doc_to_task(doc[first_shown:after_last_shown].as_doc())
     annotated = task.spans or []

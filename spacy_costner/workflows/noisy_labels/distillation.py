@@ -117,7 +117,7 @@ def distill(
     pipelines: list[Language] = []
     learned: LearnedNoise | None = None
     if noise is not None and gold_path is not None:
-        corpus = make_channel_corpus(
+        counts, learned, notes = make_channel_corpus(
             blank,
             teachers,
             config,
@@ -127,7 +127,6 @@ def distill(
             gold_weight=gold_weight,
             reading=reading,
         )
-        counts, learned, notes = corpus
     else:
         if not has_file:
             pipelines = [load_teacher(name) for name in teachers]
@@ -141,7 +140,8 @@ def distill(
                 pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
             )
 
-        outside_words: set[str] | None = None  # all words that the teachers don't find are outside
+        # Words that are O where the teachers find no entity. None: all words.
+        outside_words: set[str] | None = None
         if incomplete:
             outside_words = find_outside_words(read_all())
         counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
@@ -157,6 +157,7 @@ def distill(
     _, dev_corpus = find_corpora(student)
     rows: list[Evaluation] = []
     if dev_corpus is not None:
+        # A file of answers can't predict the development corpus.
         teacher_names = teachers if pipelines else ()
         with phase("evaluate"):
             rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)

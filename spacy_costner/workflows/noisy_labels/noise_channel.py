@@ -38,7 +38,7 @@ from ...training.noise_channel import (
     Answers,
     Batch,
     Estimate,
-    count,
+    count_tags,
     estimate_tables,
     make_answers,
     observed_tag_of,
@@ -60,17 +60,17 @@ from .evidence_weights import CheckedBatch, evidence_parts, fit_weights, pool
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
 CHANNEL = "noise channel"
-WAYS = (GOLD, ANSWERS, CHANNEL)
+METHODS = (GOLD, ANSWERS, CHANNEL)
+"""The methods to learn from checked texts and answers."""
 
 N_FOLDS = 2
 
 MOST_P = 0.1
-"""Another way to learn replaces the channel if its F is higher, with at most this p-value."""
+"""Another method replaces the channel if its F is higher, with at most this p-value."""
 
 
-class Way(NamedTuple):
-    """A way to learn from checked texts and answers, and its scores on checked texts that its
-    models haven't learned from."""
+class MethodScores(NamedTuple):
+    """The scores of one of `METHODS` on checked texts that its models haven't learned from."""
 
     name: str
     precision: float
@@ -98,19 +98,19 @@ class ChannelResult(NamedTuple):
     estimate (Estimate): The table of each annotator.
     docs (list[Doc]): The unchecked texts with soft targets.
     corrections (Corrections): How these differ from the voted answers.
-    ways (list[Way]): The scores of each way to learn.
+    methods (list[MethodScores]): The scores of each method.
     """
 
     estimate: Estimate
     docs: list[Doc]
     corrections: Corrections
-    ways: list[Way]
+    methods: list[MethodScores]
 
 
 class Comparison(NamedTuple):
-    """The ways to learn, compared on held-out checked texts.
+    """The methods, compared on held-out checked texts.
 
-    ways (list[Way]): The scores of each way.
+    methods (list[MethodScores]): The scores of each method.
     weights_of_models (Floats1d): The weights of two models: the one trained on checked texts, and
         the one trained on answers. Shape: (2,)
     first_weights (Floats1d): The weights of both models together and of annotators.
@@ -118,7 +118,7 @@ class Comparison(NamedTuple):
     weights_of_students (Floats1d): The weights of students and of annotators. Shape: (J + 1,)
     """
 
-    ways: list[Way]
+    methods: list[MethodScores]
     weights_of_models: Floats1d
     first_weights: Floats1d
     weights_of_students: Floats1d
@@ -129,7 +129,7 @@ class Fold:
     """The texts of a fold, and models that have learned from the texts of the other fold.
 
     checked (list[AnsweredText]), unchecked (list[AnsweredText]): The texts.
-    models (dict[str, LinearPipeline]): The model of each way to learn. The model of answers has not
+    models (dict[str, LinearPipeline]): The model of each method. The model of answers has not
         learned from checked texts at all.
     tables (list[Floats3d]): The table of each annotator, from the texts of the other fold.
         Shape: (S, C, C)
@@ -140,9 +140,9 @@ class Fold:
     models: dict[str, LinearPipeline] = field(default_factory=dict)
     tables: list[Floats3d] = field(default_factory=list)
 
-    def predict(self, name: str) -> DevPredictions:
-        """Predict the checked texts of the fold with the model of one way to learn."""
-        model = self.models[name]
+    def predict(self, method: str) -> DevPredictions:
+        """Predict the checked texts of the fold with the model of one method."""
+        model = self.models[method]
         docs = docs_of(self.checked)
         return predict_dev(model.nlp, model.ner, map(Example, copies_for(model, docs), docs))
 
@@ -155,9 +155,9 @@ class ChannelTraining:
     texts: AnsweredTexts
 
     def run(self) -> ChannelResult:
-        """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
+        """Compare the methods, and compute the soft targets of all unchecked texts."""
         folds = self.make_folds()
-        comparison = self.compare_ways(folds)
+        comparison = self.compare_methods(folds)
         first_docs = self.make_first_docs(folds, comparison)
         batches = self.predict_folds(folds, first_docs)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
@@ -167,7 +167,7 @@ class ChannelTraining:
             estimate=estimate,
             docs=soft_docs(texts, posteriors),
             corrections=self.count_corrections(texts, posteriors),
-            ways=comparison.ways,
+            methods=comparison.methods,
         )
 
     def make_folds(self) -> list[Fold]:
@@ -184,9 +184,9 @@ class ChannelTraining:
             fold.models[ANSWERS] = self.train(map(self.texts.voted_doc, other.unchecked))
         return folds
 
-    def compare_ways(self, folds: Sequence[Fold]) -> Comparison:
+    def compare_methods(self, folds: Sequence[Fold]) -> Comparison:
         """Find the weights of models and annotators on the checked texts of each fold, and score
-        each way there. A student by the channel is added to the models of each fold."""
+        each method there. A student by the channel is added to the models of each fold."""
         weights_of_models = self.find_weights_of_models(folds)
 
         # The other unchecked texts are predicted by the model of answers of their own fold, which
@@ -210,8 +210,9 @@ class ChannelTraining:
             fold.models[CHANNEL] = self.train([*docs_of(other.checked), *soft])
             predicted = self.make_batches(fold.models[CHANNEL], fold.checked)
             checked_batches += self.with_evidence(fold, predicted)
+        predictions = {method: [fold.predict(method) for fold in folds] for method in METHODS}
         return Comparison(
-            ways=score_ways({name: [fold.predict(name) for fold in folds] for name in WAYS}),
+            methods=score_methods(predictions),
             weights_of_models=weights_of_models,
             first_weights=first_weights,
             weights_of_students=fit_weights(checked_batches),
@@ -301,7 +302,7 @@ class ChannelTraining:
         n_observed = 2 * len(self.texts.labels) + 1
         probs = (true_tags[:, None] == numpy.arange(n_observed)).astype("float64")
         lengths = numpy.asarray([len(text.doc) for text in checked])
-        return [count(answers, probs) for answers in self.join_answers(checked, lengths)]
+        return [count_tags(answers, probs) for answers in self.join_answers(checked, lengths)]
 
     def join_answers(self, texts: Sequence[AnsweredText], lengths: Ints1d) -> list[Answers]:
         """Join the answers of each annotator to texts, whose sequences have these lengths.
@@ -393,21 +394,21 @@ def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
     return [text.doc for text in texts]
 
 
-def score_ways(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[Way]:
-    """Score the predictions of the folds of each way together, and compare each way with the
+def score_methods(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[MethodScores]:
+    """Score the predictions of the folds of each method together, and compare each method with the
     channel by the paired bootstrap over docs."""
-    counts_of_ways: list[Floats2d] = []
+    counts_of_methods: list[Floats2d] = []
     for of_folds in predictions.values():
-        counts_of_ways.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
-    counts = numpy.stack(counts_of_ways)[:, None]  # with one seed: (ways, 1, docs, 3)
+        counts_of_methods.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
+    counts = numpy.stack(counts_of_methods)[:, None]  # with one seed: (methods, 1, docs, 3)
     channel = list(predictions).index(CHANNEL)
     (leads,) = paired_differences(counts, stack_f, baseline=channel)
-    ways: list[Way] = []
-    for name, counts_of_way, lead in zip(predictions, counts_of_ways, leads):
-        tp, fp, fn = counts_of_way.sum(axis=0)
+    methods: list[MethodScores] = []
+    for name, counts_of_method, lead in zip(predictions, counts_of_methods, leads):
+        tp, fp, fn = counts_of_method.sum(axis=0)
         f = float(f_score(tp, fp, fn))
-        ways.append(Way(name, float(precision(tp, fp)), float(recall(tp, fn)), f, lead))
-    return ways
+        methods.append(MethodScores(name, float(precision(tp, fp)), float(recall(tp, fn)), f, lead))
+    return methods
 
 
 def count_by_doc(dev: DevPredictions) -> Floats2d:
@@ -426,12 +427,12 @@ def stack_f(counts: FloatsXd) -> FloatsXd:
     return f_score(tp, fp, fn)[None]
 
 
-def choose_way(ways: Sequence[Way]) -> Way:
-    """Choose the way to learn: the channel, unless another way has a higher F by more than chance.
-    Of several such ways, the one with the highest F."""
-    (channel,) = (way for way in ways if way.name == CHANNEL)
-    better = [way for way in ways if way.lead.value > 0 and way.lead.p < MOST_P]
-    return max(better, key=lambda way: way.f_score, default=channel)
+def choose_method(methods: Sequence[MethodScores]) -> MethodScores:
+    """Choose a method: the channel, unless another method has a higher F by more than chance. Of
+    several such methods, the one with the highest F."""
+    (channel,) = (method for method in methods if method.name == CHANNEL)
+    better = [method for method in methods if method.lead.value > 0 and method.lead.p < MOST_P]
+    return max(better, key=lambda method: method.f_score, default=channel)
 
 
 def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d) -> list[Batch]:

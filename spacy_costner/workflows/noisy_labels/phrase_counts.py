@@ -29,9 +29,9 @@ def count_annotations(
     matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
     counts: Counter[tuple[Phrase, str]] = Counter()
     for doc in docs:
-        label_of_extent = label_by_extent(map(as_entity, doc.ents))
+        label_of_span = label_by_span(map(as_entity, doc.ents))
         for _, begin, end in matcher(doc):
-            label = label_of_extent.get((begin, end), "")
+            label = label_of_span.get((begin, end), "")
             counts[words_between(doc, begin, end), label] += 1
     return counts
 
@@ -41,6 +41,6 @@ def words_between(doc: Doc, begin: int, end: int) -> Phrase:
     return tuple(token.text for token in doc[begin:end])
 
 
-def label_by_extent(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
+def label_by_span(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
     """A dictionary from (begin, end) of each entity to its label."""
     return {(begin, end): label for begin, end, label in entities}

@@ -93,9 +93,21 @@ def evaluate_together(
     return Evaluation("all teachers", precision, recall, f_score, 1 / seconds_per_token, megabytes)
 
 
-def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
-    """Precision, recall and F of the entities of docs, against the references of examples; 0 if
-    nothing is annotated."""
+class EntityScores(NamedTuple):
+    """The scores of the entities of docs."""
+
+    precision: float
+    recall: float
+    f_score: float
+
+
+def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> EntityScores:
+    """Score the entities of docs against the references of examples. The scores are 0 if nothing is
+    annotated."""
     predicted_examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     scores = get_ner_prf(predicted_examples)
-    return scores["ents_p"] or 0.0, scores["ents_r"] or 0.0, scores["ents_f"] or 0.0
+    return EntityScores(
+        precision=scores["ents_p"] or 0.0,
+        recall=scores["ents_r"] or 0.0,
+        f_score=scores["ents_f"] or 0.0,
+    )

@@ -5,7 +5,7 @@ suggestion is the best alternative to them, by the probabilities of the model. A
 suggestion is a suspect.
 
 In this file an entity is (begin, end, label): its first token, the one after its last, its label.
-The *extent* of several entities is the first token of any of them, and the one after the last.
+The span of several entities goes from the first token of any of them to the one after the last.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ from ...decoding import LEAST_PROB, Posterior
 from ...pipeline.scorers import Entity
 from ...tags import Entities, Tags
 from ..fitting.folds import Fold
-from ..reports.excerpts import extent_of
+from ..reports.excerpts import covering_span
 from ..reports.mistakes import (
     LABEL_AND_BOUNDARY,
     MISSING_ENTITY,
@@ -30,7 +30,7 @@ from ..reports.mistakes import (
     kind_of_mistake,
     list_entities,
 )
-from .phrase_counts import Phrase, count_annotations, label_by_extent, words_between
+from .phrase_counts import Phrase, count_annotations, label_by_span, words_between
 
 SUSPECT_KINDS = (WRONG_LABEL, WRONG_BOUNDARY, MISSING_ENTITY, SPURIOUS_ENTITY)
 """The kinds of mistakes in annotation: see `kind_of_suspect`."""
@@ -69,9 +69,9 @@ class Suspect(NamedTuple):
     as_suggested: int = 0  # how often other places have the same words annotated as suggested
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def span(self) -> tuple[int, int]:
         """The first token and the one after the last."""
-        return extent_of((self.annotated, self.suggested))
+        return covering_span((self.annotated, self.suggested))
 
     @property
     def is_probable(self) -> bool:
@@ -149,8 +149,8 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
         alternative = comparison.alternative
         # The alternative replaces all annotated entities that it overlaps, not only the one that it
         # was compared with. So the place has the tokens of all of them.
-        annotated = entities_between(gold, *extent_of((comparison.annotated, alternative)))
-        begin, end = extent_of((annotated, alternative))
+        annotated = entities_between(gold, *covering_span((comparison.annotated, alternative)))
+        begin, end = covering_span((annotated, alternative))
         if is_in_place[begin:end].any():
             continue
         is_in_place[begin:end] = True
@@ -320,17 +320,17 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
     """Fill in how often the words of each suspect occur elsewhere in the corpus with the same
     annotation, and with the suggested one. These are the words of the first entity in which
-    annotation and suggestion differ: see `find_extent_of_change`."""
-    extents = [find_extent_of_change(suspect) for suspect in suspects]
+    annotation and suggestion differ: see `find_changed_span`."""
+    changed_spans = [find_changed_span(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
-    for suspect, (begin, end) in zip(suspects, extents):
+    for suspect, (begin, end) in zip(suspects, changed_spans):
         words_of_suspects.append(words_between(docs[suspect.doc], begin, end))
     counts = count_annotations(set(words_of_suspects), docs)
 
     counted_suspects: list[Suspect] = []
-    for suspect, extent, words in zip(suspects, extents, words_of_suspects):
-        annotated_label = label_by_extent(suspect.annotated).get(extent, "")
-        suggested_label = label_by_extent(suspect.suggested).get(extent, "")
+    for suspect, changed_span, words in zip(suspects, changed_spans, words_of_suspects):
+        annotated_label = label_by_span(suspect.annotated).get(changed_span, "")
+        suggested_label = label_by_span(suspect.suggested).get(changed_span, "")
         counted_suspects.append(
             suspect._replace(
                 as_annotated=counts[words, annotated_label] - 1,  # the place itself doesn't count
@@ -340,9 +340,9 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
     return counted_suspects
 
 
-def find_extent_of_change(suspect: Suspect) -> tuple[int, int]:
-    """The extent of the first suggested entity that isn't annotated or, without one, of the
-    first annotated entity that isn't suggested: its first token, and the one after its last."""
+def find_changed_span(suspect: Suspect) -> tuple[int, int]:
+    """The span of the first suggested entity that isn't annotated or, without one, of the first
+    annotated entity that isn't suggested: its first token, and the one after its last."""
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
     differing = suggested - annotated
@@ -375,7 +375,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
         """The cost of a place that has the annotated entities instead of the true ones."""
-        begin, end = extent_of((true, annotated))
+        begin, end = covering_span((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)
         return float(table[true_tags, annotated_tags].sum())

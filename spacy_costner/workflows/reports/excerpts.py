@@ -33,8 +33,8 @@ class Mark(NamedTuple):
     prob: float | None
 
 
-def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The tokens from the first to the last entity.
+def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
+    """The span from the first to the last entity.
 
     sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
     RETURNS (tuple[int, int]): The first token, and the token after the last.
@@ -69,7 +69,7 @@ def excerpt(
     mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
     RETURNS (Excerpt): The text and its entities.
     """
-    mistake_begin, mistake_end = extent_of(mistake)
+    mistake_begin, mistake_end = covering_span(mistake)
     begin, end = window(doc, mistake_begin, mistake_end)
     shown = doc[begin:end]
     # An ellipsis marks a text that doesn't begin or end with a sentence.

@@ -12,7 +12,7 @@ import numpy
 from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import to_numpy
-from thinc.types import Array2d, Floats1d
+from thinc.types import Array2d, Floats1d, Ints1d
 
 from ... import chain
 from ...ml import SparseWeights, find_features, hidden_layer_of, linear_part
@@ -190,16 +190,7 @@ def explain_tokens(
     # As in prediction, entities that the doc already has are certain.
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
-
-    # The weight of the transition to the tag of each token. Shape: (N,). At the first token of a
-    # sequence it is the weight of the start; at the last one, the weight of the end is added. A doc
-    # may have several sequences.
-    first = first_tokens(scores.lengths)
-    last = last_tokens(scores.lengths)
-    from_previous_tag = weights.transitions[path[:-1], path[1:]]  # shape: (N - 1,)
-    transitions = numpy.append(0.0, from_previous_tag)
-    transitions[first] = weights.start[path[first]]
-    transitions[last] += weights.end[path[last]]
+    transitions = transitions_of_path(weights, path, scores.lengths)
 
     # The terms that static vectors and the hidden layer add to the scores, if the model has them,
     # and the name of each term. Shape: (N, terms, K)
@@ -216,15 +207,16 @@ def explain_tokens(
         tag = path[i]
         rows = batch.rows[i]
         rows = rows[rows >= 0]  # A row of -1 stands for a feature that the model doesn't have.
+        # The names of its features and terms, and their weights for the tag
         names = [*(feature_names[row] for row in rows), *term_names]
         feature_weights = weights.emissions[rows, tag]
         token_weights: Floats1d = numpy.concatenate([feature_weights, terms[i, :, tag]])
         token_weights = token_weights.astype("float64")
         strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
         features: list[FeatureWeight] = []
-        for j in strongest:
-            if token_weights[j] != 0:
-                features.append(FeatureWeight(names[j], float(token_weights[j])))
+        for index in strongest:
+            if token_weights[index] != 0:
+                features.append(FeatureWeight(names[index], float(token_weights[index])))
         reasons.append(
             TokenReason(
                 token=token.text,
@@ -235,3 +227,21 @@ def explain_tokens(
             )
         )
     return reasons
+
+
+def transitions_of_path(weights: SparseWeights, path: Ints1d, lengths: Ints1d) -> Floats1d:
+    """The weight of the transition to the tag of each token of a path. At the first token of a
+    sequence it is the weight of the start; at the last token, the weight of the end is added.
+
+    weights (SparseWeights): The weights of a linear model.
+    path (Ints1d): The tag of each token. Shape: (N,)
+    lengths (Ints1d): The lengths of the sequences of the doc. Shape: (B,)
+    RETURNS (Floats1d): The weights. Shape: (N,)
+    """
+    first = first_tokens(lengths)
+    last = last_tokens(lengths)
+    from_previous_tag = weights.transitions[path[:-1], path[1:]]  # shape: (N - 1,)
+    transitions = numpy.append(0.0, from_previous_tag)
+    transitions[first] = weights.start[path[first]]
+    transitions[last] += weights.end[path[last]]
+    return transitions

@@ -16,7 +16,7 @@ from ...pipeline.prediction import Prediction
 from ...pipeline.scorers import Entity, TagPairs
 from ...tags import Entities
 from ..evaluation.predictions import DevPredictions
-from .excerpts import Mark, excerpt, extent_of
+from .excerpts import Mark, covering_span, excerpt
 
 WRONG_LABEL = "wrong label"
 WRONG_BOUNDARY = "wrong boundary"
@@ -109,7 +109,7 @@ def rank_mistakes(
         for annotated, predicted in group_overlapping(*sides):
             if annotated == predicted:
                 continue
-            begin, end = extent_of((annotated, predicted))
+            begin, end = covering_span((annotated, predicted))
             mistake = RankedMistake(
                 cost=float(costs[begin:end].sum(dtype="float64")),
                 confidence=confidence_in(annotated, predicted, sides),
@@ -272,9 +272,9 @@ def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
         return MISSING_ENTITY
     if not gold:
         return SPURIOUS_ENTITY
-    gold_extents = [(begin, end) for begin, end, _ in gold]
-    predicted_extents = [(begin, end) for begin, end, _ in predicted]
-    if gold_extents == predicted_extents:
+    gold_spans = [(begin, end) for begin, end, _ in gold]
+    predicted_spans = [(begin, end) for begin, end, _ in predicted]
+    if gold_spans == predicted_spans:
         return WRONG_LABEL
     labels = {label for _, _, label in [*gold, *predicted]}
     if len(labels) == 1:

@@ -136,8 +136,8 @@ def report(
     """
     ner = get_component(nlp, name)
     examples = list(examples)
-    component = nlp.config.interpolate()["components"][name]
-    cost, tree, cost_name = find_cost(component)
+    block = nlp.config.interpolate()["components"][name]  # of the config
+    cost, tree, cost_name = find_cost(block)
     inner_nodes: Iterable[str] = ()
     if tree is not None:
         inner_nodes = tree.lineages  # the keys: all nodes of the tree, labels among them
@@ -174,6 +174,8 @@ def report(
     # `entity_pairs` has these docs, in this order.
     annotated = select_annotated(dev.examples)
     unit_of_doc = units_of_docs([eg.reference for eg in annotated])
+
+    # Facts
     n_docs = len(pairs_of_docs)
     n_tokens = int((tag_pairs.gold >= 0).sum())  # The tag is -1 where a token isn't annotated.
     n_entities = counts.total.tp + counts.total.fn
@@ -181,13 +183,10 @@ def report(
         "pipeline": source,
         "corpus": f"{corpus}: {n_docs:,} docs, {n_tokens:,} tokens, {n_entities:,} entities",
         "component": name,
-        "model": component["model"]["@architectures"],
-        "loss": component["loss"]["@losses"],
-        "decoding": decoding_fact(component["decoding"]["@misc"], ner.cfg["decoding"]),
-        "temperature": temperature_fact(ner.cfg["temperature"]),
-        "cost": cost_name or "each wrong tag costs 1",
+        **settings_facts(ner, block, cost_name),
         **optional_facts(ner, dev, find_annotated_labels(pairs_of_docs)),
     }
+
     promise = ner.guarantee
     parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
     return Report(
@@ -215,6 +214,17 @@ def report(
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         notes=notes,
     )
+
+
+def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str) -> dict[str, str]:
+    """Collect the settings of a component, by name. `block` is its block of the config."""
+    return {
+        "model": block["model"]["@architectures"],
+        "loss": block["loss"]["@losses"],
+        "decoding": decoding_fact(block["decoding"]["@misc"], ner.cfg["decoding"]),
+        "temperature": temperature_fact(ner.cfg["temperature"]),
+        "cost": cost_name or "each wrong tag costs 1",
+    }
 
 
 def optional_facts(

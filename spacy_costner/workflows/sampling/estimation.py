@@ -1,12 +1,11 @@
 """Estimate how many entities texts have, and how good a pipeline is on them, with intervals.
 
-Some of the texts are drawn at random and annotated: see `drawing`. The expected counts of the model
-for all texts are corrected by the annotated docs: see `estimators` for the formulas. A measure is a
-number to estimate: a count of entities, or a score such as precision.
+Some of the texts are drawn at random and annotated: see `drawing` and `designs`. The expected
+counts of the model for all texts are corrected by the annotated docs: see `estimators` for the
+formulas. A measure is a number to estimate: a count of entities, or a score such as precision.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,22 +15,11 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...metrics import ratio
-from ...readers.files import shown
-from ..evaluation.recurrence import KnownText, check_new, note_known
+from ..evaluation.recurrence import KnownText, note_known
 from ..evaluation.valid_data import find_unknown_labels
-from .drawing import (
-    Drawing,
-    SessionDrawing,
-    check_annotated,
-    check_drawn_by,
-    check_not_suggested,
-    get_trained,
-    is_same_number,
-    read_drawings,
-    sample_of,
-    sample_of_session,
-)
-from .drawn_counts import DrawnCounts, Expectations, count_drawn, expect_texts, sum_labels
+from .designs import find_design
+from .drawing import check_annotated, get_trained
+from .drawn_counts import DrawnCounts, count_drawn, expect_texts, sum_labels
 from .estimators import (
     Count,
     Interval,
@@ -42,7 +30,6 @@ from .estimators import (
     estimate_total,
     most_docs_with_any,
 )
-from .suggestions import text_without_space
 
 MIN_DRAWINGS = 30
 """The minimum number of drawings. Intervals of fewer drawings would contain the true number too
@@ -158,26 +145,13 @@ def estimate(
     ner = get_trained(nlp, name)
     annotated = [doc for doc in drawn if len(doc)]
     check_annotated(annotated)
-    times = numpy.ones(len(annotated), dtype="int64")  # how often each doc was drawn
-    is_of_session = any(SessionDrawing.is_in(doc.user_data) for doc in annotated)
     # Vectors may be learned from all texts, as drawn docs then have no advantage over other texts.
     known = KnownText.from_component(nlp, ner, with_raw_text=False)
-    # The docs were drawn in one of three ways. First make the checks that don't need the texts.
-    if is_of_session:
-        measuring = [SessionDrawing.from_dict(doc.user_data) for doc in annotated]
-        check_new(known, annotated, "the evaluation texts")
-    elif simple_random:
-        check_simple_random(annotated)
-        check_new(known, annotated, "the drawn docs")
-    else:
-        drawings = read_drawings(annotated)
-        # All drawings are from the same texts and for the same pipeline, so check only the first.
-        first_drawing = drawings[0]
-        check_drawn_by(nlp, ner, annotated, first_drawing)
-        times = numpy.asarray([drawing.times for drawing in drawings])
-    if times.sum() < MIN_DRAWINGS:
+    design = find_design(nlp, ner, known, annotated, simple_random=simple_random)
+    n_drawings = design.times.sum()
+    if n_drawings < MIN_DRAWINGS:
         raise ValueError(
-            f"expected at least {MIN_DRAWINGS} drawn docs, got {times.sum()}: with fewer, "
+            f"expected at least {MIN_DRAWINGS} drawn docs, got {n_drawings}: with fewer, "
             "intervals contain the true number too rarely"
         )
     notes = note_known(known, annotated, "the drawn docs")
@@ -192,26 +166,12 @@ def estimate(
 
     # Predict the texts, and find the probabilities of the drawn docs.
     expected = expect_texts(nlp, name, texts, annotated)
-    if is_of_session:
-        check_are_texts(annotated, expected)
-        check_drawn_once(annotated, expected)
-        sample = sample_of_session(measuring, expected.docs)
-    elif simple_random:
-        check_are_texts(annotated, expected)
-        check_drawn_once(annotated, expected)
-        # All docs had the same probability.
-        probs = numpy.full(len(annotated), 1 / expected.docs)
-        sample = Sample(probs, expected.docs, with_replacement=False)
-    else:
-        check_drawn_from(first_drawing, expected)
-        # An annotator may have changed the text of a doc.
-        check_are_texts(annotated, expected)
-        sample = sample_of(drawings)
+    sample = design.make_sample(expected)
 
     # Estimate, for all labels together and for each label.
-    counts = count_drawn(ner.labels, annotated, expected, times)
+    counts = count_drawn(ner.labels, annotated, expected, design.times)
     # The number of tokens is known for all texts: the expected number is the true number.
-    lengths = numpy.repeat(expected.annotated_counts.n_tokens, times)
+    lengths = numpy.repeat(expected.annotated_counts.n_tokens, design.times)
     n_tokens = Count(lengths, lengths, float(expected.totals.n_tokens.sum()))
     counts_of_all = sum_labels(counts.values())
     estimates = [estimate_label(ALL_LABELS, counts_of_all, n_tokens, sample, confidence)]
@@ -226,54 +186,6 @@ def estimate(
         drawings_for_half=drawings_for_half(sample),
         notes=notes,
     )
-
-
-def check_simple_random(annotated: Sequence[Doc]) -> None:
-    """Check that neither `suggest` nor `draw` chose any of the docs, which have to be a simple
-    random sample."""
-    for doc in annotated:
-        check_not_suggested(doc)
-        if Drawing.is_in(doc.user_data):
-            raise ValueError(
-                "expected your own simple random sample, got docs that `draw` drew with unequal "
-                "probabilities: leave out `simple_random`"
-            )
-
-
-def check_drawn_from(drawing: Drawing, expected: Expectations) -> None:
-    """Check that docs were drawn from these texts and for this pipeline: the digest of the texts
-    and the expected number of entities are equal."""
-    if drawing.texts != expected.digest:
-        raise ValueError(
-            f"expected the {drawing.docs:,} texts that the docs were drawn from, with the digest "
-            f"{drawing.texts}, got {expected.docs:,} texts with {expected.digest}"
-        )
-    n_expected = float(expected.totals.annotated.sum())
-    if not is_same_number(drawing.expected, n_expected):
-        raise ValueError(
-            "expected the pipeline that the docs were drawn for, which expects "
-            f"{drawing.expected:,.1f} entities in the texts, got a pipeline that expects "
-            f"{n_expected:,.1f}: use the pipeline that they were drawn for, or draw again"
-        )
-
-
-def check_are_texts(annotated: Sequence[Doc], expected: Expectations) -> None:
-    """Check that annotated docs are among the texts."""
-    for doc, n_texts in zip(annotated, expected.occurrences):
-        if n_texts == 0:
-            raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")
-
-
-def check_drawn_once(annotated: Sequence[Doc], expected: Expectations) -> None:
-    """Check that docs may have been drawn without replacement: equal docs aren't more than equal
-    texts."""
-    n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
-    for doc, n_texts in zip(annotated, expected.occurrences):
-        if n_docs_with_text[text_without_space(doc)] > n_texts:
-            raise ValueError(
-                "expected each doc once, as it was drawn without replacement, got "
-                f"{shown(doc.text)} again"
-            )
 
 
 def estimate_label(

@@ -67,7 +67,6 @@ def expect_counts(
     RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
-    label_numbers = {label: i for i, label in enumerate(ner.labels)}
     # The copies have no annotation, so that entities of the given docs don't count as preset.
     copies = (as_spacy_applies(doc) for doc in docs if len(doc))
     for batch in minibatch(copies, nlp.batch_size):
@@ -76,19 +75,7 @@ def expect_counts(
         # With `Confidence`, the probabilities of predicted entities are written; `prob_of` reads
         # them.
         predict(ner, docs_of_batch, posterior, Confidence())
-        shape = (len(docs_of_batch), len(ner.labels))
-        predicted = numpy.zeros(shape)
-        correct = numpy.zeros(shape)
-        for i, doc in enumerate(docs_of_batch):
-            for ent in doc.ents:
-                label = label_numbers.get(ent.label_)
-                if label is None:  # a preset entity of another label
-                    continue
-                prob = prob_of(ent)
-                if prob is None:  # a preset entity, which is certain
-                    prob = 1.0
-                predicted[i, label] += 1
-                correct[i, label] += prob
+        predicted, correct = count_predicted(docs_of_batch, ner.labels)
         # The expected number of entities is the sum of the probabilities that a token opens one.
         # Shapes: (N, K) @ (K, labels) = (N, labels)
         opening_probs = posterior.chain_marginals @ posterior.tags.opens_label
@@ -110,3 +97,23 @@ def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
     RETURNS (ExpectedCounts): The counts of all docs.
     """
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))
+
+
+def count_predicted(docs: Sequence[Doc], labels: Sequence[str]) -> tuple[Floats2d, Floats2d]:
+    """Count the predicted entities of each doc by label, and sum their probabilities: the expected
+    numbers of correct ones. Shapes: (docs, labels)"""
+    label_numbers = {label: i for i, label in enumerate(labels)}
+    shape = (len(docs), len(labels))
+    predicted = numpy.zeros(shape)
+    correct = numpy.zeros(shape)
+    for i, doc in enumerate(docs):
+        for ent in doc.ents:
+            label = label_numbers.get(ent.label_)
+            if label is None:  # a preset entity of another label
+                continue
+            prob = prob_of(ent)
+            if prob is None:  # a preset entity, which is certain
+                prob = 1.0
+            predicted[i, label] += 1
+            correct[i, label] += prob
+    return predicted, correct

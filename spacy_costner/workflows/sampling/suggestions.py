@@ -182,6 +182,13 @@ def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
     return task._replace(spans=spans)
 
 
+def price_of(candidate: Candidate) -> float:
+    """The price of annotating a doc, in tokens."""
+    # Only uncertain words have a share: see `measure_pool`.
+    n_uncertain_words = len(candidate.shares.features)
+    return len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_uncertain_words
+
+
 def suggest(
     nlp: Language,
     docs: Iterable[Doc],
@@ -227,14 +234,7 @@ def suggest(
     # The worth of a doc is its score, divided by its price if prices differ.
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
-        prices: list[float] = []
-        for candidate in pool:
-            # Only uncertain words have a share: see `measure_pool`.
-            n_uncertain_words = len(candidate.shares.features)
-            price = len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_uncertain_words
-            prices.append(price)
-        worth = worth / prices
-
+        worth = worth / [price_of(candidate) for candidate in pool]
     shares = [candidate.shares for candidate in pool]
     decay = DECAY if diverse else 1.0
     suggestions: list[Suggestion] = []

@@ -185,7 +185,7 @@ def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str
     only have to be covered, the likeliest label gets the probability of all labels together, and
     the others have no score. If the miss rate is by doc, the score is divided by the square root of
     the number of entities that are expected in the sequence."""
-    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
+    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, lowest_floor=LEAST_PROB_OF_SETS)
     prob_of = {(begin, end, label): p for begin, end, label, p in zip(*spans, probs)}
     n_labels = len(posterior.tags.labels)
     sequence_ends = numpy.cumsum(posterior.potentials.lengths)

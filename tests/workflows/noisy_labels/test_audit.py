@@ -172,7 +172,7 @@ def test_suspects_are_sorted_and_only_mistakes_are_less_probable_than_what_is_su
 def test_places_of_suspects_do_not_overlap(audited: Audited) -> None:
     tokens = []
     for suspect in audited.suspects:
-        for token in range(*suspect.extent):
+        for token in range(*suspect.span):
             tokens.append((suspect.doc, token))
     assert len(tokens) == len(set(tokens))
 
@@ -180,7 +180,7 @@ def test_places_of_suspects_do_not_overlap(audited: Audited) -> None:
 def test_a_suspect_counts_the_same_words_elsewhere(audited: Audited) -> None:
     """A city is annotated as a person in one doc, and as a city in the others."""
     (suspect,) = (suspect for suspect in audited.top if suspect.kind == "wrong label")
-    city = audited.docs[suspect.doc][slice(*suspect.extent)].text
+    city = audited.docs[suspect.doc][slice(*suspect.span)].text
     n_elsewhere = sum(city in doc.text for doc in audited.docs) - 1
     assert n_elsewhere > 0
     assert suspect.as_annotated == 0

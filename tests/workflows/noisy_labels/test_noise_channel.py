@@ -36,8 +36,8 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     GOLD,
     ChannelTraining,
     Corrections,
-    Way,
-    choose_way,
+    MethodScores,
+    choose_method,
     count_differences,
 )
 
@@ -126,7 +126,7 @@ def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
     assert first["found"]["PER"]["LOC"] < 0.05
     assert second["found"]["PER"]["LOC"] == pytest.approx(0.45, abs=0.15)
     assert second["found"]["LOC"]["LOC"] > 0.8
-    assert [way["name"] for way in distilled["noise"]["ways"]] == [GOLD, ANSWERS, CHANNEL]
+    assert [method["name"] for method in distilled["noise"]["methods"]] == [GOLD, ANSWERS, CHANNEL]
     assert distilled["noise"]["kept"] == CHANNEL
     assert distilled["noise"]["corrections"]["n_added"] > 20
     assert distilled["n_docs"] == 80
@@ -165,12 +165,12 @@ def make_noise(name: str) -> LearnedNoise:
         missed={"LOC": 0.2, "PER": 0.2},
         false_alarms=3.14,
     )
-    way = Way(CHANNEL, 0.8, 0.7, 0.7467, Difference(0.0, 0.0, 0.0, 1.0))
-    return LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
+    method = MethodScores(CHANNEL, 0.8, 0.7, 0.7467, Difference(0.0, 0.0, 0.0, 1.0))
+    return LearnedNoise([errors], 50, [method], CHANNEL, Corrections(12, 3, 4))
 
 
 def test_the_tables_of_errors_are_printed() -> None:
-    """The scores of annotators, what they say of each label, corrections, and the ways."""
+    """The scores of annotators, what they say of each label, corrections, and the methods."""
     noise = make_noise("llm.jsonl")
 
     lines = [line.split() for line in noise_lines(noise)[0].splitlines()]
@@ -193,16 +193,16 @@ def test_the_page_has_the_tables_of_errors() -> None:
     assert "<h3>&lt;i&gt;llm&lt;/i&gt;.jsonl</h3>" in page
     assert "<i>" not in page
     cell = r"<t[dh](?: [^>]*)?>(?:<b>)?([^<]*)"
-    _, ways, annotators, labels = [re.findall(cell, part) for part in page.split("<table>")]
-    assert ways[4:] == [CHANNEL, "80.00", "70.00", "74.67"]
+    _, methods, annotators, labels = [re.findall(cell, part) for part in page.split("<table>")]
+    assert methods[4:] == [CHANNEL, "80.00", "70.00", "74.67"]
     assert annotators[8:] == ["362", "50", "60.00", "50.00", "54.54", "3.1"]
     assert labels[4:8] == ["LOC", "70.0", "10.0", "20.0"]
     assert f"Kept: {CHANNEL}." in page
 
 
-def make_way(name: str, lead: float, p: float) -> Way:
-    """A way whose F is so much above the channel, with this p-value."""
-    return Way(name, 0.5, 0.5, 0.5 + lead, Difference(lead, 0.0, 0.0, p))
+def make_method(name: str, lead: float, p: float) -> MethodScores:
+    """A method whose F is so much above the channel, with this p-value."""
+    return MethodScores(name, 0.5, 0.5, 0.5 + lead, Difference(lead, 0.0, 0.0, p))
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def make_way(name: str, lead: float, p: float) -> Way:
     ],
     ids=["worse", "better by chance", "better", "both better"],
 )
-def test_the_channel_is_kept_unless_another_way_is_better(
+def test_the_channel_is_kept_unless_another_method_is_better(
     lead: float, p: float, lead_of_answers: float, expected: str
 ) -> None:
-    """By more than chance. Of two such ways, the one with the highest F is kept."""
-    ways = [make_way(GOLD, lead, p), make_way(ANSWERS, lead_of_answers, 0.0)]
-    ways.append(make_way(CHANNEL, 0.0, 1.0))
+    """By more than chance. Of two such methods, the one with the highest F is kept."""
+    methods = [make_method(GOLD, lead, p), make_method(ANSWERS, lead_of_answers, 0.0)]
+    methods.append(make_method(CHANNEL, 0.0, 1.0))
 
-    assert choose_way(ways).name == expected
+    assert choose_method(methods).name == expected
 
 
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(

@@ -373,13 +373,13 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
 
 def answer_to_measure(store: AnnotationStore, n_left_out: int = 0) -> None:
     """Annotate all evaluation texts, in their order, and leave out the first ones."""
-    measuring = [stored for stored in store.texts.values() if stored.is_measuring]
+    measuring = [stored for stored in store.texts.values() if stored.is_evaluation]
     for i, stored in enumerate(measuring):
         spans = [
             TaskSpan(name["start"], name["end"], name["label"]) for name in find_names(stored.text)
         ]
         store.save(
-            stored.key, Task(stored.text, spans), is_measuring=True, is_left_out=i < n_left_out
+            stored.key, Task(stored.text, spans), is_evaluation=True, is_left_out=i < n_left_out
         )
 
 
