@@ -13,7 +13,7 @@ from spacy_costner.metrics import Difference
 from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
 from spacy_costner.workflows.noisy_labels.channel_distillation import LearnedNoise
 from spacy_costner.workflows.noisy_labels.distillation import Distilled
-from spacy_costner.workflows.noisy_labels.noise_channel import CHANNEL, Corrections, Way
+from spacy_costner.workflows.noisy_labels.noise_channel import CHANNEL, Corrections, MethodScores
 from spacy_costner.workflows.noisy_labels.suspects import Suspect
 from spacy_costner.workflows.reports.reporting import report
 
@@ -133,7 +133,7 @@ def test_nothing_of_a_page_of_annotators_runs(tab: Browser, tmp_path: Path) -> N
         missed=dict.fromkeys(HOSTILE, 0.0),
         false_alarms=0.0,
     )
-    way = Way(CHANNEL, 0.5, 0.5, 0.5, Difference(0.0, 0.0, 0.0, 1.0))
+    way = MethodScores(CHANNEL, 0.5, 0.5, 0.5, Difference(0.0, 0.0, 0.0, 1.0))
     noise = LearnedNoise([errors], 1, [way], CHANNEL, Corrections())
     distilled = Distilled(
         tmp_path, n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise
