@@ -154,9 +154,9 @@ def progress(
     total (int | None): The number of items. None: their length, if they have one.
     RETURNS (tqdm | PhaseLine): The bar. Iterate over it instead of the items.
     """
-    shown = find_shown()
-    if shown is not None:
-        return PhaseLine(items, desc=desc, unit=unit, total=total, shown=shown)
+    phases = phases_to_print()
+    if phases is not None:
+        return PhaseLine(items, desc=desc, unit=unit, total=total, shown=phases)
     is_silent = sys.stderr is None or parent_process() is not None
     # tqdm gets the size, as it shows nothing on a terminal that reports 0 lines. The last column is
     # left free, as some terminals begin a new line after it.
@@ -180,15 +180,15 @@ def phase(desc: str) -> Iterator[None]:
 
     desc (str): The name of the phase, such as "calibrate".
     """
-    shown = find_shown()
-    if shown is None:
+    phases = phases_to_print()
+    if phases is None:
         yield
         return
-    with PhaseLine(None, desc=desc, unit="", total=None, shown=shown):
+    with PhaseLine(None, desc=desc, unit="", total=None, shown=phases):
         yield
 
 
-def find_shown() -> ShownPhases | None:
+def phases_to_print() -> ShownPhases | None:
     """The phases of the command if lines are printed for them: stderr is open and isn't a terminal,
     and this isn't a worker process. None: no lines are printed."""
     shown = SHOWN.get()

@@ -181,7 +181,8 @@ def _read_tokens(
         expected = f"expected one of {sorted(TOKEN_NAMES)} and one of {sorted(TAG_NAMES)}"
         options = "or the columns in the options `token_column` and `tag_column`"
         raise begin.refuse(f"{expected}, {options}, got {[*names]}")
-    sentence_columns = [i for i, name in enumerate(names) if SENTENCE_NAME.fullmatch(name)]
+    sentence_columns = (i for i, name in enumerate(names) if SENTENCE_NAME.fullmatch(name))
+    sentence_column = next(sentence_columns, None)
 
     words: list[str] = []
     tags: list[str] = []
@@ -193,9 +194,9 @@ def _read_tokens(
         if not any(fields):
             begins = True
             continue
-        for i in sentence_columns[:1]:
-            begins = begins or fields[i] not in ("", sentence)
-            sentence = fields[i] or sentence
+        if sentence_column is not None and fields[sentence_column] not in ("", sentence):
+            sentence = fields[sentence_column]
+            begins = True
         word = fields[token_columns[0]]
         if not word.strip():
             raise place.refuse(f"expected a token, got {shown(fields)}")
@@ -204,10 +205,10 @@ def _read_tokens(
         places.append(place)
         sent_start.append(begins)
         begins = False
-    if not sentence_columns and sum(sent_start) == 1:
+    if sentence_column is None and sum(sent_start) == 1:
         context.info.add_problem(ONE_SENTENCE, begin)
 
     place_of: Callable[[int], FilePlace] = places.__getitem__
-    n_docstarts = numpy.zeros(len(words), dtype="int64")
+    n_docstarts = numpy.zeros(len(words), dtype="int64")  # a CSV file has no -DOCSTART-
     tokens = TaggedTokens(words, tags, numpy.asarray(sent_start), n_docstarts)
     return make_docs(tokens, place_of, "CSV of tokens and tags", context, context.options.n_sents)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy
 from spacy.language import Language
 from spacy.training import Example
+from thinc.types import Floats1d
 
 from ...metrics import conformal
 from ...pipeline.component import CostSensitiveNER
@@ -16,7 +17,7 @@ from ..sampling.drawing import Drawing, sample_of
 from ..sampling.estimation import MIN_OF_EACH, as_share
 from ..sampling.estimators import Count, Interval, estimate_ratio
 from .calibration_docs import have_entities, leave_out_unusable
-from .scored_spans import score_spans
+from .scored_spans import ScoredSpans, score_spans
 
 
 class KeptPromise(NamedTuple):
@@ -121,39 +122,41 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     promise = ner.guarantee
     if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    # The thresholds of each group, keyed by their limits; and the limits that all groups have
-    thresholds_of_groups: dict[str | None, dict[float, float]] = {}
+    # The thresholds of each group, keyed by their limits
+    levels_of_groups: dict[str | None, dict[float, float]] = {}
     for name_of_group, thresholds in promise.groups.items():
-        thresholds_of_groups[name_of_group] = {
-            limit: threshold for limit, threshold in thresholds.levels
-        }
-    limits = set.intersection(*map(set, thresholds_of_groups.values()))
+        levels_of_groups[name_of_group] = {limit: level for limit, level in thresholds.levels}
 
-    # The docs of these groups, and the thresholds of each doc, keyed by their limits
-    in_groups: list[Example] = []
-    for eg in examples:
-        if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
-            in_groups.append(eg)
+    in_groups = [
+        eg for eg in examples if group_of(eg.reference, promise.by_group) in levels_of_groups
+    ]
     known = KnownText.from_component(nlp, ner)
     used_examples, counts = leave_out_unusable(ner, known, in_groups, promise.by_group)
     if not have_entities(used_examples, counts):
         return []
-    thresholds_of_docs: list[dict[float, float]] = []
-    for eg in used_examples:
-        group = group_of(eg.reference, promise.by_group)
-        thresholds_of_docs.append(thresholds_of_groups[group])
+    scored = score_spans(nlp, ner, used_examples, terms=promise)
 
-    spans, gold, _ = score_spans(nlp, ner, used_examples, terms=promise)
-    observed = []
-    for limit in sorted(limits):
-        # Each doc has the threshold of its group. Shape: (D,)
-        doc_thresholds = numpy.asarray([levels[limit] for levels in thresholds_of_docs])
-        # `miss_losses` needs one threshold for all docs. It is 1 if the scores of each doc are
-        # divided by the threshold of the doc.
-        relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
-        losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
-        (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()
-        is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
-        spans_per_entity = float(is_in_set.sum() / len(gold))
-        observed.append(ObservedMissRate(limit, miss_rate, spans=spans_per_entity))
+    groups = [group_of(eg.reference, promise.by_group) for eg in used_examples]
+    limits_of_all_groups = set.intersection(*map(set, levels_of_groups.values()))
+    observed: list[ObservedMissRate] = []
+    for limit in sorted(limits_of_all_groups):
+        # Each doc has the threshold of its group. Shape: (docs,)
+        doc_thresholds = numpy.asarray([levels_of_groups[group][limit] for group in groups])
+        observed.append(observe_limit(scored, limit, doc_thresholds, by=promise.by))
     return observed
+
+
+def observe_limit(
+    scored: ScoredSpans, limit: float, doc_thresholds: Floats1d, *, by: str
+) -> ObservedMissRate:
+    """Measure the miss rate of the sets that a limit gives: the spans whose scores are at least the
+    threshold of their doc. `by` says whether misses are counted by entity or by doc. Shape of the
+    thresholds: (docs,)"""
+    spans, gold = scored.spans, scored.gold
+    # `miss_losses` needs one threshold for all docs. It is 1 if the scores of each doc are divided
+    # by the threshold of the doc.
+    relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
+    losses = conformal.miss_losses(relative_scores, gold["doc"], by=by)
+    (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()
+    is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
+    return ObservedMissRate(limit, miss_rate, spans=float(is_in_set.sum() / len(gold)))

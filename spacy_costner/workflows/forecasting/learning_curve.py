@@ -123,6 +123,7 @@ def measure_curve(
     labels = sorted(training.labels)
     n_parts = len(n_texts)
     n_different_texts = int(text_of_doc.max()) + 1
+    # True positives, false positives and false negatives of each label, and of other labels
     counts = numpy.zeros((n_parts, n_different_texts, len(labels) + 1, 3), dtype="float32")
     with progress(desc="learning curve", unit="model", total=n_folds * len(n_texts)) as bar:
         for fold in folds:

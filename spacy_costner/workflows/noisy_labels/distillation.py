@@ -230,7 +230,8 @@ def check_noise(
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
     """Check the config of a student before the teachers run. This only reads the config. The
-    student is built later, for training.
+    student is built later, for training. `soft` says whether it learns probabilities of tags, which
+    only a single component can; `needs_dev` whether there has to be a development corpus.
 
     RAISES (ValueError): If the student can't learn from answers, or there is no development corpus.
     """
