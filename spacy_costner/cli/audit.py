@@ -207,7 +207,7 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     """Write the size of the audited corpus, the number of probable mistakes of each kind, and the
     most probable ones: places where the suggestion is more probable than the annotation. The tasks
-    have the order of the suspects."""
+    are in the same order as the suspects."""
     size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
     lines = [size, ""]
     if audited.over_borders:  # entities across the borders of sequences, which can't be predicted

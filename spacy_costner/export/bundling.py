@@ -65,5 +65,5 @@ def _as_constants(match: re.Match[str]) -> str:
 
 
 def _variable(name: str) -> str:
-    """The name of the variable that has what a module exports: ner_js for "ner.js"."""
+    """The name of the variable that holds the exports of a module: ner_js for "ner.js"."""
     return name.replace(".", "_")

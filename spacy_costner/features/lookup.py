@@ -271,7 +271,7 @@ class Lookup:
         return self.slots.select(~is_word_slot), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        """Make a cache without words, for the rows that `_rows_of_words` makes with these
+        """Create an empty cache for the rows that `_rows_of_words` makes with these
         vectors."""
         width = self.n_word_places + len(MARKS)
         types_by_offset = group_by_offset(self.type_slots)

@@ -357,7 +357,7 @@ def check_earlier(
     """Check that a test can continue the test of earlier docs: both need the same seed and the same
     "digest" of the calibration docs.
 
-    RAISES (ValueError): If the seeds or the calibration docs of both tests differ.
+    RAISES (ValueError): If the two tests have different seeds or calibration docs.
     """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")

@@ -101,8 +101,8 @@ def init(
 def resize_linear_chain_crf(
     model: Model[list[Doc], Potentials], nO: int
 ) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
-    after that. The output layer is replaced by a new one, so that optimizers don't use their state
+    """Add tags after the existing tags, whose scores don't change. `nO` is the new number of
+    tags. The output layer is replaced by a new one, so that optimizers don't use their state
     of the smaller one."""
     transitions = model.get_ref("output_layer")
     larger = Transitions(nO)
@@ -122,7 +122,7 @@ def resize_linear_chain_crf(
 def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
     """Add tags to the linear layer that maps vectors to emissions.
 
-    nO (int): The number of all tags, the new ones included.
+    nO (int): The new number of tags.
     """
     old_layer = model.get_ref("emissions")
     larger_layer = resize_linear_weighted(old_layer, nO)

@@ -149,7 +149,7 @@ class HiddenLayer(Shim):
 
     def resize(self, n_tags: int) -> None:
         """Add tags after the existing tags, whose scores don't change. The scores of new tags are
-        0. `n_tags` is the number of all tags after that."""
+        0. `n_tags` is the new number of tags."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
         # `restart` also drops gradients that are kept for an update: they have the old shape.

@@ -132,8 +132,8 @@ def init(
 
 
 def resize_hybrid_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
-    after that."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the new number of
+    tags."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)
     resize_emissions(model, nO)  # of the dense part: its linear layer is a reference of the model

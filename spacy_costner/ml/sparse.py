@@ -298,8 +298,8 @@ def find_features(
 
 
 def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
-    after that."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the new number of
+    tags."""
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)

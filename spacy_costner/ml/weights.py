@@ -252,8 +252,8 @@ class SparseWeights(Shim):
 
     def resize(self, n_tags: int) -> None:
         """Add tags with weights of 0 after the existing tags, which keep their weights. `n_tags` is
-        the number of all tags after that. Folds, and gradients that are kept for the next update,
-        are dropped."""
+        the new number of tags. Folds, and gradients that are kept for the next update, are
+        dropped."""
         # This brings all rows to the current step, and sets `totals` to 0, as `allocate` does.
         self._end_period()
         n_old_tags = self.n_tags

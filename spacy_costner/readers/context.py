@@ -55,7 +55,7 @@ class ReadOptions:
         of the layers of spans that the user has added.
     scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
         of these with "-suffix" if the prefix follows the label; or "labels" if there are no
-        prefixes. None: it is found from the tags.
+        prefixes. None: it is inferred from the tags.
     column (int | None): Another name of `tag_column`.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
@@ -279,8 +279,8 @@ class Context(NamedTuple):
     alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
         for all files of the corpus. None: they are not counted.
     scheme (TagScheme | None): The scheme of the tags in all column files of the corpus. None: it is
-        found from the tags of the file.
-    places (Places | None): The reader adds the places of docs to it. None: they are not kept.
+        inferred from the tags of the file.
+    places (Places | None): The reader records the place of each doc here. None: they are not kept.
     label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
         corpus. None: no file has such a feature.
     """

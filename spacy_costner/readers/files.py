@@ -129,8 +129,8 @@ def corpus_files(path: Path) -> list[Path]:
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the files of a corpus in a folder and in the folders within it. A dataset is one file.
-    `visited` has the device and the inode of each folder that was listed before, as a link may lead
-    back to it. This folder is added."""
+    `visited` holds the device and the inode of each folder that was already listed, because links
+    can form a cycle. This folder is added to it."""
     status = folder.stat()
     device_and_inode = (status.st_dev, status.st_ino)
     if device_and_inode in visited:

@@ -497,7 +497,7 @@ def minimise_by_lbfgs(
 
 
 def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list[Step]:
-    """Add the step from a point to a new one to the earlier steps. Only the last
+    """Append the step from a point to the new one to the history. Only the last
     `N_REMEMBERED_STEPS` are kept. A step without curvature is left out, as it would spoil the
     estimate of the Hessian."""
     s = new_point.vector - point.vector

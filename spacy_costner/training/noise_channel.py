@@ -334,7 +334,7 @@ def _maximise_expectation(
 
 
 class Expected(NamedTuple):
-    """The expected counts under given tables.
+    """The expected counts, given the tables.
 
     counts (list[Floats3d]): For each annotator the expected counts. Shape: (S, C, C)
     log_likelihood (float): The log-probability of all answers given the texts, in nats.

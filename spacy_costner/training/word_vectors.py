@@ -69,8 +69,9 @@ def learn_word_vectors(
 ) -> WordVectors:
     """Learn word vectors from text.
 
-    Let n(w, c) be how often word w has context c, and n(w) and n(c) the sums over contexts and over
-    words. The matrix M says how much more often a word has a context than by chance:
+    Let n(w, c) be the number of times word w has context c, and n(w) and n(c) the sums over
+    contexts and over words. The matrix M says how much more often a word has a context than
+    expected by chance:
 
         M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))
 
@@ -87,7 +88,7 @@ def learn_word_vectors(
     min_count (int): Words that occur less often have no vector.
     seed (int): The seed of the decomposition.
     RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
-        frequent than by chance, or if none of the D dimensions represents its contexts.
+        frequent than expected by chance, or if none of the D dimensions represents its contexts.
     RAISES (ValueError): If `dim` is below 1, or fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 

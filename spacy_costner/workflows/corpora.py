@@ -30,7 +30,7 @@ def corpus_path(config: Config, setting: str) -> str | None:
 
 def lacks_path(config: Config, corpus_name: str) -> bool:
     """Whether the path of a corpus is null, so that there is no such corpus. (A reader that has no
-    path, such as a function of yours, may find its docs elsewhere.)
+    path, such as a custom function, may find its docs elsewhere.)
 
     config (Config): The config, interpolated.
     corpus_name (str): The name of the corpus in the config, such as "corpora.dev".

@@ -104,7 +104,7 @@ class RayCluster(Executor):
         return future
 
     def _end(self, future: Future, ray_future: Future) -> None:
-        """End our future after a Ray task has ended. It ends with the value of the task, with the
+        """Resolve our future when a Ray task has ended: with the value of the task, with the
         error of its function or, if its worker has died, with a `BrokenExecutor`."""
         error = ray_future.exception()
         self.references.pop(future, None)

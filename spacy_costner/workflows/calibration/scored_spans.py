@@ -150,8 +150,8 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     """Number the units of each entity. A set of spans finds an entity if it has all of its units.
 
     With `terms.found = "exact"` the only unit of an entity is the entity itself, with its label.
-    With "covered" each of its tokens is a unit. In a guarantee for each label, a token is a
-    different unit for each label.
+    With "covered" each of its tokens is a unit. If there is a guarantee for each label, the
+    same token is a separate unit under each label.
 
     Returns, for each unit of each entity, the index of the entity (its owner), ascending, and the
     number of the unit. A unit that two entities share has one number. Shapes: (U,)"""

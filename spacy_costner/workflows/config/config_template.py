@@ -172,9 +172,9 @@ def config_value(value: Any) -> str:
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Make the comments of a loss in the config from its docstrings. A block of something else has
-    no comments. Returns the lines of the comment of each setting, by its name. The comment of the
-    block itself has the name ""."""
+    """Make the comments of a loss in the config from its docstrings. Blocks that aren't losses
+    get no comments. Returns the lines of the comment of each setting, by its name. The comment of
+    the block itself has the name ""."""
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))

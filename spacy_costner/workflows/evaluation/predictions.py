@@ -243,7 +243,7 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` that predicted the docs.
     dev (DevPredictions): The docs with their posterior.
-    RETURNS (dict[str, Any]): The scores by name, as JSON has them.
+    RETURNS (dict[str, Any]): The scores by name, as they are in JSON.
     """
     docs = [eg.predicted.copy() for eg in dev.originals]
     # As in `CostSensitiveNER.predict`, but without the guaranteed set and the test for a shift,

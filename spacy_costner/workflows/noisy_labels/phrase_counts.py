@@ -20,8 +20,9 @@ def count_annotations(
 
     phrases (Collection[Phrase]): The phrases.
     docs (Iterable[Doc]): The docs.
-    RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. The label "" has those
-        where the phrase as a whole is not an entity, though a part of it may be one.
+    RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. Occurrences
+        where the phrase as a whole is not an entity, though a part of it may be one, have the
+        label "".
     """
     # The matcher compares the texts of tokens, so it needs no vocab in common with the docs.
     vocab = Vocab()

@@ -152,7 +152,7 @@ class SessionDrawing:
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc are a record of a session of `serve`.
+        """Whether the metadata of a doc was recorded by a session of `serve`.
 
         saved (Mapping[str, Any]): The metadata.
         """
