@@ -4,7 +4,7 @@ Then they share names, and held-out docs are easier than new ones, because the n
 in the training docs, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from spacy.tokens import Doc
@@ -55,9 +55,19 @@ def count_shared_entities(docs: Iterable[Doc]) -> SharedEntities:
         if entities:
             entities_by_doc.append(entities)
     n_docs = len(entities_by_doc)
-    counts = {1: 0, n_docs // 2: 0}  # the distance of two docs, and how many share an entity
-    for distance in counts:
-        for i, entities in enumerate(entities_by_doc):
-            if not entities.isdisjoint(entities_by_doc[(i + distance) % n_docs]):
-                counts[distance] += 1
-    return SharedEntities(n_docs, counts[1], counts[n_docs // 2])
+    return SharedEntities(
+        n_docs,
+        n_neighbours=_count_sharing(entities_by_doc, distance=1),
+        n_distant=_count_sharing(entities_by_doc, distance=n_docs // 2),
+    )
+
+
+def _count_sharing(entities_by_doc: Sequence[set[str]], distance: int) -> int:
+    """Count the docs that share an entity with the doc at a distance from them. After the last doc
+    comes the first one."""
+    n_docs = len(entities_by_doc)
+    n_sharing = 0
+    for i, entities in enumerate(entities_by_doc):
+        other_entities = entities_by_doc[(i + distance) % n_docs]
+        n_sharing += not entities.isdisjoint(other_entities)
+    return n_sharing

@@ -39,8 +39,9 @@ MAX_STRINGS = 1_000_000
 tokenizer they take about 200 MB."""
 
 MAX_CACHED = 1_000_000
-"""The number of strings between blanks whose tokens the tokenizer may cache. spaCy's default is
-10,000, which are too few for much text: then it tokenizes every fifth string again."""
+"""The number of strings between blanks whose tokens the tokenizer may cache. spaCy's default of
+10,000 is too low for large texts: the tokenizer would split most of their other strings again each
+time."""
 
 ResultT = TypeVar("ResultT")
 

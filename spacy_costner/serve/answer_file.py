@@ -146,8 +146,8 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def remove_cut_line(path: Path) -> None:
-    """Remove the last line of a file if it has no line break and isn't JSON. Such a
-    line was cut off by a crash before it was reported as saved.
+    """Remove the last line of a file if it has no line break and isn't JSON. Such a line
+    was cut off by a crash before it was reported as saved.
 
     path (Path): The file. It doesn't have to exist.
     """

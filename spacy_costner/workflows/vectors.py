@@ -181,8 +181,8 @@ class RawText:
         return split_sentences(texts, is_start)
 
     def _token_texts(self, doc: Doc) -> list[str]:
-        """The texts of the tokens of a doc. Looking them up here takes a third of the time that
-        `token.text` takes, because spaCy makes an object for each token."""
+        """The texts of the tokens of a doc. They are looked up by their ids, as `token.text` is
+        slower: spaCy makes an object for each token."""
         text_of_orth = self._text_of_orth
         orths = doc.to_array(ORTH).tolist()
         for orth in orths:

@@ -145,7 +145,7 @@ INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& pan
         for (int v = 0; v < N_VECTORS; v++) finish(r, panel.column + v * LANES<Real>, totals[r][v]);
 }
 
-// The products of rows, 1 to ROWS, with all panels of a matrix.
+// The products of rows, 1 to ROWS, with all panels of a matrix. Its kernels are compiled for each `finish`.
 template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
 void multiply_panels(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
     if (n_rows == N_ROWS)
@@ -207,17 +207,6 @@ INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_
     const Real* row = products;
     for (int r = 0; r < n_rows; r++, row += width)
         for (int k = 0; k < width; k += LANES<Real>) finish(r, k, load(row + k));
-}
-
-// The same, with kernels of its own for `finish`, which takes the products from registers: for Viterbi, where storing
-// them would take an eighth of the time.
-template <class Semiring, class Real, class Finish>
-INLINE void multiply_fast(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Buffer<Real>& products,
-                          Finish& finish) {
-    if constexpr (std::is_same_v<Real, Extended>)
-        multiply<Semiring>(matrix, rows, n_rows, products, finish);
-    else
-        multiply_panels<Semiring>(matrix, rows, n_rows, finish);
 }
 
 // sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries a row.

@@ -112,7 +112,6 @@ class MaxProduct {
     // stand in order of length: `running` of them have token t.
     template <class AnyStep, class Prepare>
     void forward(const Group& group, double* const* delta, AnyStep& step, Prepare prepare) const {
-        Buffer<double> products(ROWS * width_);
         for (int r = 0; r < group.size; r++) {
             step.delta[r] = delta[r];
             rows_.fetch_sequence(chain_, group.sequences[r], delta[r]);
@@ -128,7 +127,8 @@ class MaxProduct {
                 step.delta[r] += width_;
                 prepare(r, t);
             }
-            multiply_fast<Maxima>(by_source_, before, running, products, step);
+            // Not `multiply`, which stores the products first: that would take a tenth of the time.
+            multiply_panels<Maxima>(by_source_, before, running, step);
         }
     }
 
