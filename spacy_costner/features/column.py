@@ -1,7 +1,7 @@
-"""The base classes of columns. They declare what every kind of feature has to define.
+"""Base classes of columns. They define the interface of every kind of feature.
 
-A *column* is a kind of value of tokens, such as the word in lower case. Each of its values has an
-id. A value at an offset is a feature, such as "of" at the token before, and has a row of weights. A
+A *column* is a property of tokens, such as the lowercase form. Each value in a column has an id. A
+value at an offset is a feature, such as "of" at the previous token, and has a row of weights. A
 *key* is the hash of a value.
 """
 
@@ -21,20 +21,20 @@ from .label_counts import LabelCounts
 from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 SavedColumns = dict[str, Any]
-"""The saved data of all columns of a model. It has several parts, such as "values" and "clusters".
-A part is a dictionary, from the names of columns to the data that they saved in this part. But
-"labels" is a list that columns share, and "memory" has what `LabelMemory.save` writes."""
+"""The saved data of all columns of a model. It's divided into parts, such as "values" and
+"clusters". Most parts are dictionaries that map column names to the column's data. The exceptions
+are "labels", a list that the columns share, and "memory", which is written by `LabelMemory.save`.
+"""
 
 
 class Selection(NamedTuple):
-    """Which values a pruned model keeps. Every field has an entry for each column, keyed by its
-    name.
+    """The values that a pruned model keeps. Each field is a dictionary keyed by column name.
 
-    is_needed (dict[str, Array1d]): Whether each value is needed: it has a weight, or a needed value
-        of another column is made of it. Shapes: (n_values,)
-    ids (dict[str, Ints1d]): The ids of the values that are kept, ascending.
-    columns (dict[str, Column]): The new columns, with the kept values only. They are added one
-        after another, so a column finds the columns before it here.
+    is_needed (dict[str, Array1d]): Whether each value is needed, either because it has a weight or
+        because a value of another column depends on it. Shapes: (n_values,)
+    ids (dict[str, Ints1d]): The ids of the kept values, in ascending order.
+    columns (dict[str, Column]): The new columns, with only the kept values. They're added in order,
+        so each column can access the columns before it.
     """
 
     is_needed: "dict[str, Array1d]"
@@ -43,11 +43,11 @@ class Selection(NamedTuple):
 
 
 class Window(NamedTuple):
-    """At which offsets from a token the values of a column are features, and how frequent a value
-    has to be.
+    """The offsets at which the values of a column are used as features, and how frequent the values
+    have to be.
 
-    offsets (tuple[int, ...]): The offsets: 0 is the token itself, -1 the token before.
-    min_count (int): How often a value has to occur in the training docs to be a feature.
+    offsets (tuple[int, ...]): The offsets. 0 is the token itself, -1 the previous token.
+    min_count (int): The minimum number of times a value has to occur in the training docs.
     """
 
     offsets: tuple[int, ...]
@@ -55,58 +55,57 @@ class Window(NamedTuple):
 
 
 class Column(ABC):
-    """A kind of value of tokens, such as the word in lower case.
+    """A property of tokens, such as the lowercase form.
 
-    The template makes a column without values. `collect` takes its values from training docs, and
-    `load` takes them from a saved model. After that the column doesn't change, so that threads can
-    share it. The ids of values count from 0, in the order of `value_names`. A token has up to
-    `width` values.
+    The template creates columns without values. `collect` sets the values from the training docs
+    and `load` sets them from a saved model. After that, the column is immutable and can be shared
+    between threads. Value ids start at 0 and are in the same order as `value_names`. A token can
+    have up to `width` values.
 
-    `Lookup` finds the values of a `WordColumn` once for each word, the values of a `BatchColumn`
-    for each batch, and the values of a `LabelColumn` after a first pass.
+    `Lookup` computes the values of a `WordColumn` once per word, the values of a `BatchColumn` once
+    per batch, and the values of a `LabelColumn` after a first pass.
 
-    name (str): The name, with which the names of its features begin.
-    window (Window): The offsets of its features, and how frequent values have to be.
+    name (str): The name, which is the prefix of the feature names.
+    window (Window): The offsets of the features and the minimum frequency of values.
     """
 
     attributes: Sequence[str] = ()
-    """The attributes and extension attributes of tokens that the column needs: see
-    `Tokens.keys`."""
+    """The token attributes and extension attributes that the column requires: see `Tokens.keys`."""
 
     lexeme_attributes: Sequence[str] = ()
-    """The attributes of lexemes that the column needs, in addition to the word itself: see
+    """The lexeme attributes that the column requires, in addition to the word itself: see
     `Tokens.word_keys`."""
 
     reads_docs: ClassVar[bool] = False
-    """Whether the column has a method `read` that reads its values from docs."""
+    """Whether the column implements `read` to read its values directly from docs."""
 
     wants_labels: ClassVar[bool] = False
-    """Whether `collect` needs the labels of the training docs."""
+    """Whether `collect` requires the labels of the training docs."""
 
     wants_all_tokens: ClassVar[bool] = False
-    """Whether `collect` needs all training tokens, as counts of their values are not enough."""
+    """Whether `collect` requires all training tokens, not only the counts of their values."""
 
     text_ids: Array1d = numpy.zeros(0, dtype="uint64")
-    """The hashes of the texts of the training docs, if the column remembers them: see `text_id`.
-    Shape: (D,)"""
+    """The hashes of the training docs' texts, if the column stores them: see `text_id`. Shape: (D,)
+    """
 
     def __init__(self, name: str, window: Window) -> None:
         self.name = name
         self.offsets = window.offsets
         self.min_count = window.min_count
 
-    # In training
+    # Training
 
-    def prepare(self) -> None:  # noqa: B027 (few columns need a file)
-        """Read the files that the column needs, before docs are read."""
+    def prepare(self) -> None:  # noqa: B027 (optional)
+        """Read the files that the column requires. Called before any docs are read."""
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read the values of the tokens of docs. Columns that set `reads_docs` define it:
-        `TokenReader` calls it, and puts the result into `Tokens.keys[name]`.
+        """Read the values of the tokens in docs. Has to be implemented if `reads_docs` is True.
+        `TokenReader` stores the result in `Tokens.keys[name]`.
 
-        docs (Sequence[Doc]): The docs, at least tokenized.
-        hash_of (HashOf): Hashes a value.
-        RETURNS (Array1d): The hash of each token's value; 0 for none. Shape: (N,)
+        docs (Sequence[Doc]): The docs, which have at least been tokenized.
+        hash_of (HashOf): Function to hash a value.
+        RETURNS (Array1d): The hash of each token's value, or 0 if it has none. Shape: (N,)
         """
         raise NotImplementedError
 
@@ -115,36 +114,36 @@ class Column(ABC):
         """Collect the values from the counts of the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
-        """The column for a model that is trained on some of the training docs. It has counted only
-        the labels of these docs. A column that counts no labels returns itself."""
+        """Return the column for a model that is trained on a subset of the training docs, with only
+        the labels of these docs. Columns that don't count labels return themselves."""
         return self
 
-    # For pruned models: see `select_values`.
+    # Pruning: see `select_values`
 
-    def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
-        """Mark the values of another column that this column needs. The values of some columns are
-        made of the values of another one: a pair is made of two. If such a value is needed, so are
-        the values that it is made of. Other columns do nothing here.
+    def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (optional)
+        """Mark the values of another column that this column depends on. For example, a pair
+        consists of two values of another column. If the pair is needed, so are the two values.
+        Columns that don't depend on other columns do nothing.
 
-        is_needed (dict[str, Array1d]): Whether each value of a column is needed, keyed by the name
-            of the column. The entry of the other column is changed. Shapes: (n_values,)
+        is_needed (dict[str, Array1d]): Whether each value of a column is needed, keyed by column
+            name. The other column's entry is modified in place. Shapes: (n_values,)
         """
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that have to be kept. These are all values, unless a class
-        overrides the method. For the argument see `mark_needed`."""
+        """Return the ids of the values to keep. By default, this is all values. See `mark_needed`
+        for the argument."""
         return numpy.arange(self.n_values)
 
     def select(self, selection: Selection) -> "Column":
-        """The column with only the values that are kept. They get new ids, in the same order."""
+        """Return the column with only the values to keep. They get new ids in the same order."""
         return self
 
-    # For saved models.
+    # Serialization
 
     @property
     def layout(self) -> list[Any]:
-        """The settings of the template that decide which feature a row of weights is. They are
-        saved with a model. The model can be loaded only with a config that has the same
+        """The settings of the template that determine which feature each weight row stands for.
+        They're saved with the model, and it can only be loaded with a config that has the same
         settings."""
         return [self.name, list(self.offsets)]
 
@@ -154,64 +153,64 @@ class Column(ABC):
 
     @abstractmethod
     def load(self, saved: SavedColumns) -> None:
-        """Read the values from the parts of `saved`, and check them.
+        """Read the values from the parts of `saved` and validate them.
 
-        RAISES (Exception): If they are damaged: an error of any kind.
+        RAISES (Exception): If the values are damaged. Can be any exception.
         """
 
-    # In prediction
+    # Prediction
 
     @property
     @abstractmethod
     def value_names(self) -> Sequence[str]:
-        """The names of its values, in the order of their ids."""
+        """The names of the values, in the order of their ids."""
 
     @property
     def n_values(self) -> int:
-        """The number of its values."""
+        """The number of values."""
         return len(self.value_names)
 
     @property
     def width(self) -> int:
-        """The maximum number of values that a token has."""
+        """The maximum number of values that a token can have."""
         return 1
 
     def slot_name(self, offset: int) -> str:
-        """The name of the slot at an offset, such as "LOWER[-1]", or "LOWER" for the token itself.
-        The names of features begin with it."""
+        """Return the name of the slot at an offset, such as "LOWER[-1]", or "LOWER" for the token
+        itself. It's the prefix of the feature names."""
         if not offset:
             return self.name
         return f"{self.name}[{offset:+d}]"
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """Examples of what values stand for, such as some words of a cluster, keyed by the ids of
-        the values. Most columns have none, as the names of their values say enough.
+        """Return examples of the values, such as words of a cluster, keyed by value id. Empty for
+        most columns, because their value names are self-explanatory.
 
-        strings (StringStore): Has the strings of words that the column knows by their hashes.
+        strings (StringStore): The string store used to look up words by their hashes.
         """
         return {}
 
     def words_in(self, strings: StringStore) -> Sequence[str]:
-        """The words of a string store that `examples_of_values` can show."""
+        """Return the words of a string store that `examples_of_values` can show."""
         return ()
 
 
 class BatchColumn(Column):
-    """A column whose values are found for all tokens of a batch at once."""
+    """A column whose values are computed for a whole batch of tokens at once."""
 
     @abstractmethod
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the values of the tokens of a batch, and write their ids to an array.
+        """Compute the values of the tokens in a batch and write their ids to an array.
 
-        batch (TokenBatch): The tokens, at least one. It has the ids of the values that the columns
-            before this one found: some values, such as pairs, are made of these.
-        value_ids (Ints2d): The array, which has -1 everywhere. A token with fewer than `width`
-            values keeps -1 in the other places. Shape: (N, width)
+        batch (TokenBatch): The tokens. There is at least one. The value ids of the previous columns
+            are already set, because values such as pairs are computed from them.
+        value_ids (Ints2d): The array to write to, which is filled with -1. If a token has fewer
+            than `width` values, the rest should remain -1. Shape: (N, width)
         """
 
 
 class StringColumn(Column):
-    """A column whose values are strings. The name of a value is the value itself."""
+    """A column with string values. The name of a value is the value itself."""
 
     def __init__(self, name: str, window: Window) -> None:
         super().__init__(name, window)
@@ -223,22 +222,21 @@ class StringColumn(Column):
         return self.values
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values. A class that has a map from values to ids overrides this method, and
-        makes the map here."""
+        """Set the values. Subclasses that map values to ids override this method to build the map."""
         self.values = values
 
     def collect_frequent(self, value_counts: Counter[str]) -> None:
-        """Collect the values that occur at least `min_count` times. They are sorted, so that their
+        """Collect the values that occur at least `min_count` times. They're sorted, so that their
         ids don't depend on the order of the docs."""
         frequent = [value for value, count in value_counts.items() if count >= self.min_count]
         self.set_values(sorted(frequent))
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that are needed."""
+        """Return the ids of the values that are needed."""
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "StringColumn":
-        """A copy of the column with only the values that are kept."""
+        """Create a copy of the column with only the values to keep."""
         column = copy(self)
         column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
         return column
@@ -248,7 +246,7 @@ class StringColumn(Column):
         saved["values"][self.name] = self.values
 
     def load(self, saved: SavedColumns) -> None:
-        """Read the list of values, and check it."""
+        """Read the list of values and validate it."""
         values = saved["values"][self.name]
         check_strings(self.name, values)
         if len(set(values)) < len(values):
@@ -257,36 +255,35 @@ class StringColumn(Column):
 
 
 class LabelColumn(Column):
-    """A column whose values come from the labels that a first pass predicts. Before that no token
-    has a value."""
+    """A column whose values are computed from the labels predicted by a first pass. Before that, no
+    token has a value."""
 
     @abstractmethod
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
-        """Group the tokens of a batch: each token sees the labels that the first pass predicts for
-        the other tokens of its group.
+        """Group the tokens of a batch. Each token gets features based on the labels that the first
+        pass predicts for the other tokens in its group.
 
-        batch (TokenBatch): The tokens, with the values of all columns but label columns.
-        RETURNS (Ints1d): The index of each token's group; -1 for a token that sees no labels.
-            Shape: (N,)
+        batch (TokenBatch): The tokens, with the values of all columns except label columns.
+        RETURNS (Ints1d): The index of each token's group, or -1 if it's not in a group. Shape: (N,)
         """
 
     @abstractmethod
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
-        """Find the values of tokens, after a first pass.
+        """Compute the values of tokens after a first pass.
 
-        probabilities (Floats2d): The probabilities of O and of the labels, by the first pass.
-            Shape: (N, L + 1)
+        probabilities (Floats2d): The probabilities of O and of each label, as predicted by the
+            first pass. Shape: (N, L + 1)
         labels (Sequence[str]): The L labels.
-        groups (Ints1d): The groups that `group_tokens` has returned. Shape: (N,)
-        RETURNS (Ints2d): The ids of the values, -1 for none. Shape: (N, width)
+        groups (Ints1d): The groups returned by `group_tokens`. Shape: (N,)
+        RETURNS (Ints2d): The ids of the values, -1 for no value. Shape: (N, width)
         """
 
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
-    """Make a reader of everything in docs that these columns need."""
-    attributes: list[str] = []  # read from each token, as POS is
+    """Create a reader for everything that the columns require from docs."""
+    attributes: list[str] = []  # read from each token, such as POS
     lexeme_attributes: list[str] = []  # read from each word
     doc_readers: dict[str, ReadDocs] = {}
     for column in columns:
@@ -294,7 +291,7 @@ def reader_of(columns: Sequence[Column]) -> TokenReader:
         lexeme_attributes.extend(column.lexeme_attributes)
         if column.reads_docs:
             doc_readers[column.name] = column.read
-    # Each attribute once: several columns may read it.
+    # Remove duplicates, because several columns may read the same attribute.
     attributes = list(dict.fromkeys(attributes))
     lexeme_attributes = list(dict.fromkeys(lexeme_attributes))
     return TokenReader(attributes, lexeme_attributes, doc_readers)
@@ -303,7 +300,7 @@ def reader_of(columns: Sequence[Column]) -> TokenReader:
 def check_strings(name: str, strings: Any) -> None:
     """Check that a loaded object is a list of strings.
 
-    name (str): The name of the column or of the part of the model, for the error.
+    name (str): The name of the column or of the model part, for the error message.
     strings (Any): The loaded object.
     RAISES (ValueError): If it isn't a list of strings.
     """

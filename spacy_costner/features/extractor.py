@@ -1,12 +1,12 @@
-"""Find the features of the tokens of docs, as rows of weights.
+"""Extract the features of tokens as weight rows.
 
-A *column* is a kind of value of tokens, such as the word in lower case. A *slot* is a column at
-some offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of". It has a row
-of weights: one for each tag. The vocabulary of features is exact: no two features share a row by
-hashing.
+A *column* is a property of tokens, such as the lowercase form. A *slot* is a column at an offset
+from the token. Each combination of slot and value is a feature, such as "LOWER[-1]=of". Its weight
+row contains one weight per tag. The feature vocabulary is exact: there is no feature hashing, so
+two features never share a row.
 
-*Label memory* is a kind of column: how often a word had each label in the training docs (see
-`memory`).
+*Label memory* is a kind of column that counts how often each word had each label in the training
+docs (see `memory`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,29 +30,28 @@ from .template import Template
 
 
 class FeatureBatch(NamedTuple):
-    """The features of the tokens of a batch.
+    """The features of the tokens in a batch.
 
-    rows (Ints2d): The rows of weights of each token, one for each slot; -1 for none. Shape: (N, S)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    groups (Sequence[Ints1d]): For each column whose values come from the labels of a first pass,
-        the group of each token: see `LabelColumn.group_tokens`. Shapes: (N,)
-    text_ids (Array1d | None): In training, the hash of the text of each doc. Shape: (B,)
-    value_ids (Ints2d | None): The ids of the values of tokens in all columns, -1 for none. `rows`
-        was made of them. Shape: (N, C)
-    word_cache (WordCache | None): The words that were looked up so far, for models that keep the
-        sum of the weights of each word. `rows` is then without the slots that depend on the word
-        alone.
+    rows (Ints2d): The weight row for each token and slot, or -1. Shape: (N, S)
+    lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
+    groups (Sequence[Ints1d]): The group of each token, for each column whose values depend on the
+        labels of a first pass: see `LabelColumn.group_tokens`. Shapes: (N,)
+    text_ids (Array1d | None): In training, the hash of each doc's text. Shape: (B,)
+    value_ids (Ints2d | None): The ids of the tokens' values in all columns, -1 for no value. `rows`
+        was computed from these ids. Shape: (N, C)
+    word_cache (WordCache | None): The words that have been looked up so far, for models that cache
+        the weight sum of each word. If set, `rows` doesn't include the slots that depend only on
+        the word.
     word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
-    vectors (StaticVectors | None): The static word vectors, if they are inputs.
-    vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
-        the word there; -1 for none. None: there are no vectors, or `word_cache` has their ids.
-        Shape: (N, O)
-    hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. None also if there is no
-        such layer.
-    hidden_rows (Ints2d | None): The types of the words at these offsets, as rows of weights of the
-        hidden layer. Shape: (N, O)
-    linear_scores (Potentials | None): The scores by weights that don't change, if a hidden layer is
-        trained to add to them.
+    vectors (StaticVectors | None): The static word vectors, if they're used as inputs.
+    vector_ids (Ints2d | None): The id in `vectors` of the static vector at each of O offsets, or
+        -1. None if there are no vectors or if their ids are in `word_cache`. Shape: (N, O)
+    hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. Also None if there is no
+        hidden layer.
+    hidden_rows (Ints2d | None): The word types at the offsets of the hidden layer, as rows of its
+        weights. Shape: (N, O)
+    linear_scores (Potentials | None): The fixed scores of the linear model, if only a hidden layer
+        is trained.
     """
 
     rows: Ints2d
@@ -69,9 +68,9 @@ class FeatureBatch(NamedTuple):
     linear_scores: Potentials | None = None
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
-        """A batch with the rows and the vectors of some of the tokens, for which the mask is True,
-        (N,). In training, scores of single tokens are computed from these alone. Other fields, such
-        as `lengths`, `groups` and `word_ids`, still describe all tokens."""
+        """Return a batch with the rows and vectors of the tokens for which the mask is True, (N,).
+        Training uses this to score individual tokens. Other fields, such as `lengths`, `groups` and
+        `word_ids`, still describe all tokens."""
         selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)
@@ -81,22 +80,22 @@ class FeatureBatch(NamedTuple):
 
 
 class Features(Shim):
-    """The vocabulary of features of a linear model, which finds the features of docs. It is a Thinc
-    shim, so that the model saves and copies the vocabulary together with its weights.
+    """The feature vocabulary of a linear model, which extracts the features of docs. Implemented as
+    a Thinc shim, so that the vocabulary is saved and copied together with the model.
 
-    The values of a column that are frequent enough in the training docs get ids. Each slot and
-    value is one feature with its own row of weights:
+    The values of a column that are frequent enough in the training docs are assigned ids. Each
+    combination of slot and value is a feature with its own weight row:
 
         row = first row of the slot + id of the value
 
-    The features that depend on a word alone are computed once for each word, and cached.
+    Features that depend only on the word are computed once per word and cached.
 
-    template (Template): The template of the features.
-    dropout (float): The share of the features of a token that is left out at random in training.
+    template (Template): The feature template.
+    dropout (float): The proportion of a token's features that is dropped at random in training.
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
-        super().__init__(None)  # A shim may wrap a model of another library; this one doesn't.
+        super().__init__(None)  # unlike most shims, this one doesn't wrap another model
         self.template = template
         self.dropout = dropout
         self._columns: list[Column] | None = None
@@ -104,17 +103,17 @@ class Features(Shim):
 
     @property
     def has_vocab(self) -> bool:
-        """Whether the columns have their values, from training docs or from a saved model."""
+        """Whether the columns have values, from training docs or a saved model."""
         return self._columns is not None
 
     @property
     def text_ids(self) -> Array1d:
-        """The hashes of the texts of the training docs, if there is label memory: see `text_id`.
-        Empty otherwise. Shape: (D,)"""
+        """The hashes of the training docs' texts if there is label memory, otherwise empty: see
+        `text_id`. Shape: (D,)"""
         if self._columns is not None:
             for column in self._columns:
                 if len(column.text_ids):
-                    return column.text_ids  # All columns of label memory have the same.
+                    return column.text_ids  # the same in all label memory columns
         return numpy.zeros(0, dtype="uint64")
 
     def __len__(self) -> int:
@@ -125,24 +124,24 @@ class Features(Shim):
 
     @property
     def n_vector_rows(self) -> int:
-        """The number of weight rows for static vectors, M. The D numbers of a vector have a row
-        each at the first offset, then at the next, and so on."""
+        """The number of weight rows for static vectors, M. Each of the D dimensions has one row at
+        the first offset, then one at the second offset, and so on."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.vector_column.n_rows
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of weight rows of a hidden layer, 0 if the model has none, as without static
-        vectors. The rows of the types of words come first, then the rows of static vectors."""
+        """The number of weight rows of a hidden layer, or 0 if there is no hidden layer or no
+        static vectors. The rows for word types come before the rows for static vectors."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """The number of words of the training docs with a static vector. None: vectors are no
-        inputs, or the model was loaded, and has not been trained since."""
+        """How many words of the training docs have a static vector. None if vectors aren't inputs,
+        or if the model was loaded and hasn't been trained since."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return None
         return self.lookup.vector_column.coverage
@@ -150,16 +149,16 @@ class Features(Shim):
     def find(
         self, docs: Sequence[Doc], *, is_train: bool = False, by_word: bool = False
     ) -> FeatureBatch:
-        """Find the features of the tokens of docs.
+        """Extract the features of the tokens in docs.
 
-        docs (Sequence[Doc]): The docs, with the attributes that the template reads.
-        is_train (bool): Whether the model learns from the labels of these docs. Label memory then
-            ignores the labels that it has counted in the unit of a token, such as its doc.
-        by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
-            has the ids of words instead of the rows that depend on the word alone.
+        docs (Sequence[Doc]): The docs, with all attributes that the template uses.
+        is_train (bool): Whether the model is trained on the labels of these docs. Label memory then
+            ignores the labels that it counted in the token's own unit, such as its doc.
+        by_word (bool): Whether the model caches the weight sum of each word. The batch then
+            contains word ids instead of the rows that depend only on the word.
         RETURNS (FeatureBatch): The features.
-        RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't set, or the
-            docs don't have the static vectors that the model needs.
+        RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't registered,
+            or the docs don't have the static vectors that the model requires.
         """
         lookup = self.lookup
         tokens = lookup.reader.read(docs, in_training=is_train)
@@ -177,18 +176,18 @@ class Features(Shim):
             word_ids=word_ids if by_word else None,
             vectors=word_cache.vectors,
         )
-        # With `by_word` the cache has the ids of vectors and the types of words.
+        # With `by_word`, vector ids and word types are in the cache.
         if word_cache.vectors is None or by_word:
             return batch
         return self.add_vectors(batch, value_ids, tokens.lengths)
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
-        """Find the rows of weights of tokens.
+        """Look up the weight rows of tokens.
 
-        value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        by_word (bool): Whether to leave out the slots that depend on the word alone.
-        RETURNS (Ints2d): The rows, -1 for none. Shape: (N, S)
+        value_ids (Ints2d): The ids of the tokens' values, -1 for no value. Shape: (N, C)
+        lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
+        by_word (bool): Whether to leave out the slots that depend only on the word.
+        RETURNS (Ints2d): The row for each token and slot, or -1. Shape: (N, S)
         """
         slots = self.lookup.slots
         if by_word:
@@ -196,13 +195,13 @@ class Features(Shim):
         return slots.gather(value_ids, lengths)
 
     def add_vectors(self, batch: FeatureBatch, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """Add the ids of the static vectors in the windows of tokens and, if there is a hidden
-        layer, its inputs.
+        """Add the ids of the static vectors in the tokens' windows and, if there is a hidden layer,
+        its inputs.
 
-        batch (FeatureBatch): The features so far. It isn't changed.
-        value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        RETURNS (FeatureBatch): The batch with these ids.
+        batch (FeatureBatch): The batch, which isn't modified.
+        value_ids (Ints2d): The ids of the tokens' values, -1 for no value. Shape: (N, C)
+        lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
+        RETURNS (FeatureBatch): A copy of the batch with the ids.
         """
         lookup = self.lookup
         batch = batch._replace(vector_ids=lookup.vector_slots.gather(value_ids, lengths))
@@ -215,46 +214,46 @@ class Features(Shim):
 
     @property
     def reach(self) -> int:
-        """The largest offset, in tokens, from which a token takes values or static vectors."""
+        """The largest distance, in tokens, from which a token reads values or static vectors."""
         lookup = self.lookup
-        # `type_slots` have the offsets of `hidden_slots`.
+        # `type_slots` have the same offsets as `hidden_slots`.
         slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
         offsets = numpy.concatenate([slots.offsets for slots in slots_of_kinds])
         return int(numpy.abs(offsets).max(initial=0))
 
     def need_labels(self, batch: FeatureBatch) -> bool:
-        """Whether any token of the batch has features of the labels of a first pass. In a single
-        sentence usually no token has any, as hardly any word occurs twice in it."""
+        """Check whether any token in the batch has features that depend on the labels of a first
+        pass. In a batch of one sentence, this is usually False, because words are rarely repeated
+        within a sentence."""
         return any((groups >= 0).any() for groups in batch.groups)
 
     def add_labels(
         self, batch: FeatureBatch, probabilities: Floats2d, labels: Sequence[str]
     ) -> FeatureBatch:
-        """Add the features of the labels that a first pass predicts for the other occurrences of
-        words.
+        """Add features based on the labels that a first pass predicted for other occurrences of the
+        same word.
 
-        batch (FeatureBatch): The features so far. It isn't changed.
-        probabilities (Floats2d): The probabilities of O and of the labels at each token.
+        batch (FeatureBatch): The batch, which isn't modified.
+        probabilities (Floats2d): The probabilities of O and of each label for each token.
             Shape: (N, L + 1)
-        labels (Sequence[str]): The L labels. A label that was not in the training docs has no
-            features.
-        RETURNS (FeatureBatch): The batch with these features.
+        labels (Sequence[str]): The L labels. Labels that weren't in the training docs are ignored.
+        RETURNS (FeatureBatch): A copy of the batch with the features.
         """
         assert batch.value_ids is not None
         lookup = self.lookup
         value_ids = batch.value_ids.copy()
         for column, groups in zip(lookup.label_columns, batch.groups):
-            column_places = lookup.places[column.name]  # where the column has its ids in a row
+            column_places = lookup.places[column.name]  # the column's places
             value_ids[:, column_places] = column.find_label_values(probabilities, labels, groups)
-        # The batch has a cache of words if it was made with `by_word`.
+        # The batch only has a word cache if it was created with `by_word`.
         by_word = batch.word_cache is not None
         rows = self.gather(value_ids, batch.lengths, by_word=by_word)
         return batch._replace(rows=rows, value_ids=value_ids)
 
     def names(self, strings: StringStore | None = None) -> list[str]:
-        """The names of the V features, such as "LOWER[-1]=of", in the order of their rows. If a
-        string store is given, a cluster has some of its words in its name:
-        "clusters:own=64:17 (Rome Oslo)"."""
+        """Return the names of the V features in row order, such as "LOWER[-1]=of". If a string
+        store is provided, the names of clusters include example words: "clusters:own=64:17 (Rome
+        Oslo)"."""
         names: list[str] = []
         for column in self.lookup.columns:
             value_names = list(column.value_names)
@@ -268,26 +267,26 @@ class Features(Shim):
         return names
 
     def words_in(self, strings: StringStore) -> Iterator[str]:
-        """Yield the words of a string store that names of features can show: see `names`."""
+        """Yield the words of a string store that can appear in feature names: see `names`."""
         for column in self._columns or []:
             yield from column.words_in(strings)
 
     def vector_names(self) -> list[str]:
-        """The name of the static vectors at each offset, such as "static_vectors[-1]". Empty if
-        vectors are no inputs."""
+        """Return the name of the static vectors at each offset, such as "static_vectors[-1]". Empty
+        if vectors aren't inputs."""
         column = self.lookup.vector_column
         if column is None:
             return []
         return [column.slot_name(offset) for offset in column.offsets]
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
-        """Build the vocabulary of features from docs with their entities: see `collect_columns`."""
+        """Build the feature vocabulary from docs with entity annotations: see `collect_columns`."""
         self._set_columns(collect_columns(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
-        """Make features whose label memory has counted only some of the training docs, for a model
-        that is trained on these docs. Without docs, label memory or a vocabulary, the same features
-        are returned."""
+        """Create a copy whose label memory only counts the given subset of the training docs, for a
+        model that is trained on these docs. Returns itself if there are no docs, no label memory or
+        no vocabulary."""
         if not docs or not self.template.memory or self._columns is None:
             return self
         features = Features(self.template, self.dropout)
@@ -295,11 +294,11 @@ class Features(Shim):
         return features
 
     def select(self, has_weights: Array1d) -> tuple["Features", Ints1d]:
-        """Leave out the values that have no weights: see `select_values`.
+        """Create a copy with only the values that have weights: see `select_values`.
 
-        has_weights (Array1d): Whether each row of weights has a weight other than 0. Shape: (V,)
-        RETURNS (tuple[Features, Ints1d]): The V' features that are left; and for each of them its
-            row among the V. Shape: (V',)
+        has_weights (Array1d): Whether each weight row has a nonzero weight. Shape: (V,)
+        RETURNS (tuple[Features, Ints1d]): The V' remaining features, and the original row of each.
+            Shape: (V',)
         """
         assert self._columns is not None
         columns, rows = select_values(self._columns, has_weights)
@@ -308,17 +307,16 @@ class Features(Shim):
         return features, rows
 
     def _set_columns(self, columns: list[Column] | None) -> None:
-        """Set the columns. The lookup of the old columns is dropped, and a new one is made when it
-        is needed."""
+        """Set the columns and reset the lookup, which is created again when it's needed."""
         self._columns = columns
         self._lookup = None
 
     @property
     def lookup(self) -> Lookup:
-        """The lookup of the columns. Several threads that need the first one at the same moment
-        each make one. They are alike, so it doesn't matter which of them is kept.
+        """The lookup of the columns. If several threads access it for the first time at once, each
+        creates its own. The lookups are identical, so it doesn't matter which one is kept.
 
-        RAISES (ValueError): If the columns have no values yet.
+        RAISES (ValueError): If the columns don't have values yet.
         """
         lookup = self._lookup
         if lookup is None:
@@ -330,8 +328,8 @@ class Features(Shim):
         return lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle. The maps of ids in columns can't be pickled, so the bytes of
-        `to_bytes` replace the columns. The lookup is made again from the columns."""
+        """Return the state for pickling. Id maps can't be pickled, so the columns are replaced by
+        the bytes of `to_bytes`. The lookup is rebuilt from the columns."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"]
         del state["_lookup"]
@@ -344,18 +342,18 @@ class Features(Shim):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
         features = Features(self.template, self.dropout)
-        # Columns that have their values don't change, so both can share them.
+        # Columns are immutable once they have values, so the copy can share them.
         features._set_columns(self._columns)
         return features
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Do nothing: features are not trained."""
+        """Do nothing, because features aren't trained."""
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Do nothing: features are extracted on the CPU."""
+        """Do nothing, because features are extracted on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the vocabulary."""
+        """Serialize the vocabulary to a bytestring."""
         saved: dict[str, Any] = {"columns": self._layouts()}
         if self._columns is None:
             saved["values"] = None
@@ -364,22 +362,22 @@ class Features(Shim):
         return srsly.msgpack_dumps(saved)
 
     def _layouts(self) -> list[list[Any]]:
-        """The layout of each column of the template, by which a saved vocabulary is compared with
-        the template: see `Column.layout`."""
+        """Return the layout of each column of the template. A saved vocabulary can only be loaded
+        if its layouts are the same: see `Column.layout`."""
         return [column.layout for column in self.template.make_columns()]
 
     def from_bytes(self, data: bytes) -> "Features":
-        """Load the vocabulary.
+        """Load the vocabulary from a bytestring.
 
-        data (bytes): The bytes that `to_bytes` returned.
-        RETURNS (Features): These features.
-        RAISES (ValueError): If the data is damaged, or was saved with another template.
+        data (bytes): The bytestring returned by `to_bytes`.
+        RETURNS (Features): The modified object.
+        RAISES (ValueError): If the data is damaged or was saved with a different template.
         """
-        layouts = self._layouts()  # of the columns of the template
+        layouts = self._layouts()
         try:
             saved = srsly.msgpack_loads(data)
             saved_layouts = saved["columns"]
-            # Without a vocabulary there are no rows of weights, so that any template fits.
+            # Without a vocabulary, there are no weight rows, so any template is compatible.
             has_vocab = saved["values"] is not None
             columns = None
             if has_vocab and saved_layouts == layouts:
@@ -387,7 +385,7 @@ class Features(Shim):
         except Exception as error:
             message = f"expected saved features, got damaged data: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
-        # This comes after `except`, as another template is no damage.
+        # Outside of `try`, because a different template doesn't mean that the data is damaged.
         if has_vocab and saved_layouts != layouts:
             message = f"expected the columns of the config, {layouts}, got {saved_layouts}"
             raise ValueError(f"features of a linear CRF: {message}")

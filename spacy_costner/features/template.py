@@ -1,8 +1,9 @@
-"""The template of features in the config, and the columns that it makes.
+"""The feature template in the config and the columns it creates.
 
-A column has the values of tokens. A *kind* is a name in the setting `windows`, such as "LOWER" or
-"prefix". `FEATURE_KINDS` has the functions that make the columns of kinds: one, or several, such as
-one for each length of prefixes. Other kinds are attributes of tokens, such as "TAG".
+A column provides one kind of value for each token. A *kind* is a name in the setting `windows`,
+such as "LOWER" or "prefix". `FEATURE_KINDS` maps kinds to functions that create their columns. A
+kind can have several columns, such as one for each prefix length. Any other kind is a token
+attribute, such as "TAG".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +29,14 @@ ATTRIBUTES = (
     "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",
     "ENT_ID", "ENT_KB_ID", "LANG",
 )  # fmt: skip
-"""The attributes of spaCy whose values are read from each token, as tokens of the same word can
-differ. ORTH, LOWER and SHAPE depend on the word alone: they are in `WORD_VIEWS`."""
+"""The spaCy attributes that are read from each token, because tokens of the same word can have
+different values. ORTH, LOWER and SHAPE only depend on the word and are defined in `WORD_VIEWS`."""
 
 GAZETTEER = "gazetteer"
 CLUSTERS = "clusters"
 VECTORS = "vectors"
 STATIC_VECTORS = "static_vectors"
-"""The kinds in windows that need another setting, too, such as files of phrases."""
+"""Kinds that require another setting in addition to `windows`, such as the paths of gazetteers."""
 
 DEFAULT_WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
@@ -45,49 +46,48 @@ DEFAULT_FLAGS = ("is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyp
 
 
 class Template:
-    """The template of features: which features tokens have.
+    """The feature template, which defines the features of tokens.
 
-    windows (dict[str, int] | None): The kinds of features, and for each the number of tokens to
-        either side whose values are features of a token, too; 0 for the token alone. Kinds are
-        attributes of spaCy such as ORTH, LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an
+    windows (dict[str, int] | None): The window size of each kind of feature: the number of tokens
+        on either side whose values are also used as features. 0 uses only the token itself. Kinds
+        are spaCy attributes such as ORTH, LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an
         extension attribute of tokens; "prefix", "suffix", "flags", "character_type" and
-        "gazetteer"; and "caseless", the word in lower case if its doc has only one case. None:
-        ORTH, LOWER and SHAPE with 2, prefix, suffix and flags with 1.
+        "gazetteer"; and "caseless", the lowercase form of words in docs that are all lowercase or
+        all uppercase. None: ORTH, LOWER and SHAPE with 2, prefix, suffix and flags with 1.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
-    flags (Sequence[str]): The flags of the kind "flags": spaCy's yes-or-no attributes of words,
-        such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
-        ends_with_period.
-    bigrams (dict[str, int] | None): Kinds in windows whose pairs of values at neighbouring tokens
-        are features, too; and for each the number of tokens to either side. Kinds of clusters and
-        vectors have no pairs.
-    gazetteers (dict[str, str] | None): Files with a phrase on each line, by names, which their
-        features get. Upper and lower case don't matter. Their kind in windows is "gazetteer", with
-        1 by default.
-    min_count (int | dict[str, int]): How often a value has to occur in the training docs to be a
-        feature: a number for all kinds, or a number for some kinds. "LOWER+LOWER" is the kind of
-        pairs of LOWER.
+    flags (Sequence[str]): The flags of the kind "flags": spaCy's boolean lexeme attributes, such as
+        IS_TITLE, as well as has_digit, has_hyphen, has_upper, is_first_upper and ends_with_period.
+    bigrams (dict[str, int] | None): Kinds in `windows` whose pairs of values at adjacent tokens are
+        also used as features, with their window sizes. Not available for clusters and vectors.
+    gazetteers (dict[str, str] | None): Paths of files with one phrase per line, keyed by name. The
+        names are used in feature names. Matching is case-insensitive. The kind in `windows` is
+        "gazetteer", with 1 by default.
+    min_count (int | dict[str, int]): The minimum number of times a value has to occur in the
+        training docs. Either a number for all kinds or a dictionary of numbers for some kinds.
+        "LOWER+LOWER" is the kind for pairs of LOWER.
     memory (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for label
-        memory: a token has features that say how often its value had each label in the training
-        docs. And for each the number of tokens to either side. In training, the labels of a token's
-        own unit don't count.
-    memory_unit (int | str): What a unit is: "doc", a single doc; a number of docs that follow each
-        other; or the docs with the same value of an extension attribute of docs, "_.name".
-    elsewhere (dict[str, int] | None): Kinds in windows for features of the other occurrences of a
-        capitalised word in its doc: the values of the tokens before and after them. And for each
-        the number of nearest occurrences that count.
-    document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for
-        features of the labels that a first pass predicts for the other occurrences of a word in
-        its doc: words that are capitalised or have a digit, with the same value of the attribute.
-        And for each the number of tokens to either side. The first pass is a separate model,
-        without these features: see `FirstPass`.
-    clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
-        windows is "clusters", with 2 by default.
-    vectors (Sequence[int]): The numbers of clusters into which the words with a static vector are
-        divided. Their kind in windows is "vectors", with 2 by default.
-    include_static_vectors (bool): Whether the numbers of the static word vectors are inputs, each
-        with a weight for each tag. Their kind in windows is "static_vectors", with 0 by default.
-    RAISES (ValueError): If a setting is wrong: if a kind or a flag is unknown, for example, or a
-        number is out of its range.
+        memory, with their window sizes. Label memory provides features for how often a token's
+        value had each label in the training docs. In training, the labels in the token's own unit
+        are ignored.
+    memory_unit (int | str): The unit of label memory: "doc" for single docs, a number for groups of
+        that many consecutive docs, or "_.name" to group docs by the value of an extension attribute
+        of docs.
+    elsewhere (dict[str, int] | None): Kinds in `windows` for features of other occurrences of a
+        capitalised word in the same doc: the values of the tokens before and after those
+        occurrences. The number is how many of the nearest occurrences to use.
+    document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, with their
+        window sizes. They provide features for the labels that a first pass predicts for other
+        occurrences of the same word in the doc. This applies to words that are capitalised or
+        contain a digit, and words are the same if they have the same value of the attribute. The
+        first pass is a separate model without these features: see `FirstPass`.
+    clusters (Sequence[str]): Paths of files with word clusters: see `read_clusters`. The kind in
+        `windows` is "clusters", with 2 by default.
+    vectors (Sequence[int]): The numbers of clusters to create from the words with static vectors.
+        The kind in `windows` is "vectors", with 2 by default.
+    include_static_vectors (bool): Whether to use the static word vectors as inputs, with a weight
+        for each dimension and tag. The kind in `windows` is "static_vectors", with 0 by default.
+    RAISES (ValueError): If a setting is invalid, for example if a kind or a flag is unknown or a
+        number is out of range.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Template:
         if include_static_vectors:
             self.windows.setdefault(STATIC_VECTORS, 0)
 
-        # A column is made for each length, flag and number, so none may be there twice.
+        # Each length, flag and number gets a column of its own, so remove duplicates.
         self.affixes = tuple(dict.fromkeys(affixes))
         self.flags = tuple(dict.fromkeys(flags))
         self.vectors = tuple(dict.fromkeys(vectors))
@@ -131,19 +131,19 @@ class Template:
         self.document = document or {}
         self.clusters = tuple(clusters)
         self.include_static_vectors = include_static_vectors
-        self.hidden_window: int | None = None  # `with_hidden_window` sets it.
+        self.hidden_window: int | None = None  # set by `with_hidden_window`
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """The same template for a model with a hidden layer. Its inputs are the types and the
-        static vectors of a token and of up to `size` tokens to either side."""
+        """Return a copy of the template for a model with a hidden layer. The inputs of the layer
+        are the types and static vectors of the token and of up to `size` tokens on either side."""
         template = copy(self)
         template.hidden_window = size
         return template
 
     def make_columns(self) -> list[Column]:
-        """Make the columns, which have no values yet, in the order of their features. A column that
-        is made of the values of another one comes after it."""
+        """Create the columns without values, in the order of their features. If a column depends on
+        another column, it comes after it."""
         columns: list[Column] = []
         columns_of_kind: dict[str, list[Column]] = {}
         for kind, size in self.windows.items():
@@ -155,7 +155,7 @@ class Template:
             columns.extend(columns_of_kind[kind])
 
         for kind, size in self.bigrams.items():
-            # A pair begins at each token of the window but the last.
+            # Each token in the window except the last one starts a pair.
             window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
             for base in columns_of_kind[kind]:
                 columns.append(PairColumn(base, window))
@@ -163,7 +163,7 @@ class Template:
         for attribute, size in self.memory.items():
             columns.append(MemoryColumn(attribute, Window(offsets_around(size))))
         for attribute, n_nearest in self.elsewhere.items():
-            (base,) = columns_of_kind[attribute]  # an attribute has a single column
+            (base,) = columns_of_kind[attribute]  # attributes have a single column
             columns.append(ElsewhereColumn(base, side=-1, n_nearest=n_nearest))
             columns.append(ElsewhereColumn(base, side=1, n_nearest=n_nearest))
         for attribute, size in self.document.items():
@@ -172,24 +172,25 @@ class Template:
 
     @property
     def cluster_files(self) -> dict[str, str]:
-        """The files of clusters, keyed by the names of their columns. The name of the column for
+        """The paths of cluster files, keyed by column name. For example, the column name for
         "corpus/brown.txt" is "clusters:brown"."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
     def min_count_of(self, kind: str) -> int:
-        """How often a value of a kind has to occur in the training docs to be a feature."""
+        """Return the minimum number of times a value of this kind has to occur in the training
+        docs."""
         if isinstance(self.min_count, Mapping):
             return self.min_count.get(kind, 1)
         return self.min_count
 
 
 MakeColumns = Callable[[Template, Window], list[Column]]
-"""Makes the columns of a kind, with the settings of a template."""
+"""Function that creates the columns of a kind, using the settings of a template."""
 
 
 def word_column_maker(kind: str) -> MakeColumns:
-    """Return a function that makes the column of a kind whose values depend on the word alone, such
-    as its shape. `WORD_VIEWS` says how the values of each of these kinds are computed."""
+    """Return a function that creates the column of a kind that only depends on the word, such as
+    its shape. `WORD_VIEWS` defines how the values of these kinds are computed."""
 
     def make_word_column(template: Template, window: Window) -> list[Column]:
         return [WordColumn(kind, window, WORD_VIEWS[kind])]
@@ -198,27 +199,27 @@ def word_column_maker(kind: str) -> MakeColumns:
 
 
 def make_prefix_columns(template: Template, window: Window) -> list[Column]:
-    """Make a column for each length of prefixes."""
+    """Create a column for each prefix length."""
     return [WordColumn(f"prefix{size}", window, prefix(size)) for size in template.affixes]
 
 
 def make_suffix_columns(template: Template, window: Window) -> list[Column]:
-    """Make a column for each length of suffixes."""
+    """Create a column for each suffix length."""
     return [WordColumn(f"suffix{size}", window, suffix(size)) for size in template.affixes]
 
 
 def make_flag_columns(template: Template, window: Window) -> list[Column]:
-    """Make a column for each flag."""
+    """Create a column for each flag."""
     return [WordColumn(name, window, flag(name)) for name in template.flags]
 
 
 def make_caseless_column(template: Template, window: Window) -> list[Column]:
-    """Make the column of words in docs that are all in lower case or all in capitals."""
+    """Create the column for words in docs that are all lowercase or all uppercase."""
     return [CaselessColumn("caseless", window)]
 
 
 def make_gazetteer_columns(template: Template, window: Window) -> list[Column]:
-    """Make a column for each gazetteer."""
+    """Create a column for each gazetteer."""
     columns: list[Column] = []
     for name, path in template.gazetteers.items():
         columns.append(GazetteerColumn(f"{GAZETTEER}:{name}", window, path))
@@ -226,7 +227,7 @@ def make_gazetteer_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_cluster_columns(template: Template, window: Window) -> list[Column]:
-    """Make a column for each file of clusters."""
+    """Create a column for each cluster file."""
     columns: list[Column] = []
     for name, path in template.cluster_files.items():
         columns.append(FileClusterColumn(name, window, path))
@@ -234,7 +235,7 @@ def make_cluster_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_vector_columns(template: Template, window: Window) -> list[Column]:
-    """Make the column of the clusters of static vectors. There is no such column if `vectors` is
+    """Create the column for clusters of static vectors. Returns an empty list if `vectors` is
     empty."""
     if not template.vectors:
         return []
@@ -242,10 +243,10 @@ def make_vector_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_static_vector_columns(template: Template, window: Window) -> list[Column]:
-    """Make the column of static vectors, if they are inputs."""
+    """Create the column for static vectors. Returns an empty list if they aren't used as inputs."""
     if not template.include_static_vectors:
         return []
-    # A hidden layer has its own window.
+    # The hidden layer has a separate window.
     hidden_offsets: tuple[int, ...] = ()
     if template.hidden_window is not None:
         hidden_offsets = offsets_around(template.hidden_window)
@@ -263,29 +264,29 @@ FEATURE_KINDS: dict[str, MakeColumns] = {
     VECTORS: make_vector_columns,
     STATIC_VECTORS: make_static_vector_columns,
 }
-"""The function that makes the columns of each kind in windows. Kinds that aren't here are
-attributes of tokens, each with an `AttributeColumn`."""
+"""Functions that create the columns of each kind in `windows`. Kinds that aren't listed here are
+token attributes and use `AttributeColumn`."""
 
 
 def offsets_around(size: int) -> tuple[int, ...]:
-    """The offsets of a window of `size` tokens to either side and the token itself: for 1, these
-    are -1, 0 and 1."""
+    """Return the offsets of a window with `size` tokens on either side. For example, the offsets
+    for a size of 1 are -1, 0 and 1."""
     return tuple(range(-size, size + 1))
 
 
 def _check(template: Template) -> None:
-    """Check the settings of a template.
+    """Validate the settings of a template.
 
-    RAISES (ValueError): If one is wrong. The message names it.
+    RAISES (ValueError): If a setting is invalid. The error message includes its name.
     """
-    # The kinds of features are spaCy's attributes, whose names `IDS` has, and our own kinds.
+    # The kinds are spaCy's attributes, which are listed in `IDS`, and custom kinds.
     word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER and SHAPE
     attributes = [*word_attributes, *ATTRIBUTES]
     own_kinds = [kind for kind in FEATURE_KINDS if kind not in IDS]
     kinds = [*attributes, *own_kinds]
     _check_windows("windows", template.windows, kinds, least=0)
-    # A bigram is a pair of values, one of each token. A word may have several clusters, and vectors
-    # are no values.
+    # Bigrams require a single value per token. A word can have several clusters, and vectors have
+    # no values.
     without_pairs = (CLUSTERS, VECTORS, STATIC_VECTORS)
     kinds_of_pairs = [kind for kind in kinds if kind not in without_pairs]
     _check_windows("bigrams", template.bigrams, kinds_of_pairs, least=1)
@@ -293,7 +294,7 @@ def _check(template: Template) -> None:
     _check_windows("elsewhere", template.elsewhere, attributes, least=1)
     _check_windows("document", template.document, attributes, least=0)
 
-    # `_expect` raises an error unless its first argument is true.
+    # `_expect` raises an error if its first argument is False.
     in_windows = f"one of the kinds in windows, {', '.join(template.windows)}"
     for kind in template.bigrams:
         _expect(kind in template.windows, "bigrams", in_windows, kind)
@@ -306,7 +307,7 @@ def _check(template: Template) -> None:
         _expect_number("affixes", size, least=1)
     for name in template.flags:
         _expect(name in FLAGS, "flags", f"one of {', '.join(FLAGS)}", name)
-    # The columns of two files with the same name would have the same name.
+    # Column names are based on file names, so file names have to be unique.
     have_different_names = len(template.cluster_files) == len(template.clusters)
     _expect(have_different_names, CLUSTERS, "files with different names", [*template.clusters])
     _check_memory_unit(template.memory_unit)
@@ -316,10 +317,10 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Check a setting that has a number for each kind of feature, such as `windows`. The kinds are
-    those in `kinds` and extension attributes, the numbers at least `least`.
+    """Validate a setting that maps kinds of features to numbers, such as `windows`. Each kind has
+    to be an extension attribute or in `kinds`, and each number has to be at least `least`.
 
-    RAISES (ValueError): If a kind or a number is wrong.
+    RAISES (ValueError): If a kind or a number is invalid.
     """
     expected = f"one of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"
     for kind, size in windows.items():
@@ -336,8 +337,8 @@ def _check_memory_unit(unit: object) -> None:
 
 
 def _check_min_count(template: Template) -> None:
-    """Check the setting `min_count`: a number for all kinds, or numbers for some of the kinds and
-    pairs that the template has."""
+    """Validate the setting `min_count`, which is either a single number or a dictionary of numbers
+    for kinds and pairs in the template."""
     if not isinstance(template.min_count, Mapping):
         _expect_number("min_count", template.min_count, least=1)
         return
@@ -349,19 +350,18 @@ def _check_min_count(template: Template) -> None:
 
 
 def _is_extension(kind: object) -> bool:
-    """Whether this is the name of an extension attribute, such as "_.source"."""
+    """Check whether this is the name of an extension attribute, such as "_.source"."""
     return isinstance(kind, str) and kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)
 
 
 def _expect_number(setting: str, number: object, *, least: int) -> None:
-    """Check that a setting is a whole number of at least `least`, and raise a ValueError if it
-    isn't."""
+    """Raise a ValueError if a setting isn't an integer of at least `least`."""
     is_right = isinstance(number, int) and number >= least
     _expect(is_right, setting, f"a whole number of at least {least}", number)
 
 
 def _expect(is_right: bool, setting: str, expected: str, value: object) -> None:
-    """Raise a ValueError if the value of a setting isn't right. The message says what was
-    expected."""
+    """Raise a ValueError if the value of a setting is invalid. `expected` describes the valid
+    values for the error message."""
     if not is_right:
         raise ValueError(f"spacy_costner.Features: {setting}: expected {expected}, got {value!r}")
