@@ -1,10 +1,9 @@
-"""Features of clusters of words. Clusters are read from a file, or made from static vectors by
+"""Features of word clusters, which are read from a file or computed from static vectors with
 k-means.
 
-A column gives each token its values, which become features: see `column.py`. Here they are the
-clusters of its word. A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are
-the values of the column, and the id of a cluster is the index of its name. A *word key* is the
-lowest 32 bits of the hash of a word.
+The values of this column are the clusters of each token's word: see `column.py`. A cluster has a
+name, such as "64:12" for cluster 12 of 64. The names are the values of the column, and the id of a
+cluster is the index of its name. A *word key* is the lowest 32 bits of a word's hash.
 """
 
 import json
@@ -27,29 +26,30 @@ from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
-"""A Brown cluster is a path of bits in a binary tree. Its prefixes of these lengths are coarser
-clusters, which become features, too (Ratinov & Roth, 2009)."""
+"""The lengths of the prefixes of Brown clusters. A Brown cluster is a path of bits in a binary
+tree, and its prefixes are coarser clusters that are also used as features (Ratinov & Roth, 2009).
+"""
 
 N_SHOWN = 4
-"""The number of words that are shown as examples of a cluster."""
+"""The number of example words to show for a cluster."""
 
 N_ITER = 15
-"""The number of steps of k-means. It stops then, even if words still change their cluster."""
+"""The number of k-means iterations. K-means doesn't check for convergence."""
 
 PER_CLUSTER = 50
-"""The maximum number of words for each cluster from which k-means learns the centres."""
+"""The maximum number of words per cluster that k-means uses to compute the centres."""
 
 FEW_CLUSTERS = 16
-"""Words usually have at most this number of clusters. See `ClusterColumn.load`."""
+"""The maximum number of clusters that a word is expected to have: see `ClusterColumn.load`."""
 
 CHUNK = 1 << 14
-"""The number of words whose distances to centres are computed at once. It limits the memory."""
+"""The number of words per chunk for computing distances to centres. Limits the memory."""
 
 
 class ClusterColumn(StringColumn, BatchColumn):
-    """The column of the clusters of words. A word has the clusters of its text or, if its text has
-    none, of its text in lower case. The model saves all words that have clusters. Subclasses define
-    where the clusters come from."""
+    """Base class for columns of word clusters. Clusters are looked up by the text of the word. If
+    the text has no clusters, its lowercase form is used. All words with clusters are saved with the
+    model. Subclasses define where the clusters come from."""
 
     attributes = ("LOWER",)
 
@@ -59,26 +59,26 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(no_words, numpy.full((0, 1), -1, dtype="int32"))
 
     def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
-        """Set the words that have clusters. `cluster_ids` has the ids of the clusters of each word,
-        -1 for none. `select` may leave -1 between other ids. Shapes: (D,), (D, width)"""
+        """Set the words with clusters. `cluster_ids` contains the ids of each word's clusters, -1
+        for none. After `select`, -1 can also occur between other ids. Shapes: (D,), (D, width)"""
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
-        # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
+        # Add a row of -1 at the end, which unknown words (id -1) refer to. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
 
     @abstractmethod
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Get the words that have clusters.
+        """Get the words with clusters.
 
         counts (TrainingCounts): The counts of the training docs.
-        RETURNS (dict[int, list[str]]): The names of the clusters of each word, keyed by the hash of
-            the word.
-        RAISES (ValueError): If the file can't be read, or there are no vectors.
+        RETURNS (dict[int, list[str]]): The names of each word's clusters, keyed by the hash of the
+            word.
+        RAISES (ValueError): If the file can't be read, or if there are no vectors.
         """
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Collect the clusters whose words are frequent in the training docs, with all their words.
-        Most of these words are in no training doc."""
+        """Collect the clusters that are frequent enough in the training docs. All of their words
+        are included, even if they don't occur in the training docs."""
         clusters_of_word = self.read_words(counts)
         self.collect_frequent(count_clusters(clusters_of_word, counts))
         id_of_cluster = {cluster: i for i, cluster in enumerate(self.values)}
@@ -91,8 +91,8 @@ class ClusterColumn(StringColumn, BatchColumn):
             if ids:
                 ids_of_word[word_key] = ids
 
-        # Make an array with a row for each word, which ends with -1 if the word has fewer clusters
-        # than others.
+        # Create an array with one row per word. If a word has fewer clusters than others, the rest
+        # of its row is -1.
         width = max(map(len, ids_of_word.values()), default=1)
         cluster_ids = numpy.full((len(ids_of_word), width), -1, dtype="int32")
         for row, ids in zip(cluster_ids, ids_of_word.values()):
@@ -101,13 +101,13 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(word_keys & LOWEST_32_BITS, cluster_ids)
 
     def select(self, selection: Selection) -> "ClusterColumn":
-        """A copy of the column with only the clusters that are kept. It has all words, even those
-        without clusters: otherwise they would get the clusters of their text in lower case."""
+        """Create a copy of the column with only the clusters to keep. Words that have no clusters
+        left aren't removed, because they would otherwise get the clusters of their lowercase form.
+        """
         kept_ids = selection.ids[self.name]
         column = copy(self)
         column.set_values([self.values[i] for i in kept_ids.tolist()])
-        # The new id of each cluster, -1 for clusters that are left out. The last entry is the new
-        # id of -1.
+        # Map old ids to new ids, or to -1 if the cluster is removed. The last entry maps -1 to -1.
         new_ids = numpy.full(self.n_values + 1, -1, dtype="int32")
         new_ids[kept_ids] = numpy.arange(column.n_values)
         cluster_ids = self._cluster_ids[:-1]  # without the row for unknown words
@@ -115,10 +115,10 @@ class ClusterColumn(StringColumn, BatchColumn):
         return column
 
     def save(self, saved: SavedColumns) -> None:
-        """Write the values and, for each word, its hash and the ids of its clusters."""
+        """Write the values, the hashes of the words and the ids of their clusters."""
         super().save(saved)
-        # The row for unknown words is left out. The array is saved column after column, so that
-        # `pack` compresses the differences between numbers of the same column.
+        # Leave out the row for unknown words. The array is saved in column order, because `pack`
+        # compresses differences between adjacent numbers.
         cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
         saved["clusters"][self.name] = {
             "short_keys": pack_hashes(self._word_keys),
@@ -127,14 +127,14 @@ class ClusterColumn(StringColumn, BatchColumn):
         }
 
     def load(self, saved: SavedColumns) -> None:
-        """Load the result of `save`, and check it."""
+        """Read the saved data and validate it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         word_keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
         width = saved_words["width"]
         packed = saved_words["numbers"]
         most = most_numbers(packed, n_alike=FEW_CLUSTERS * len(word_keys))
-        # The array was saved column after column. Shape: (D, width)
+        # The array was saved in column order. Shape: (D, width)
         cluster_ids = unpack(packed, most).reshape(width, len(word_keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
@@ -143,47 +143,46 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def words(self) -> tuple[Array1d, Ints2d]:
-        """The keys of the D words that have clusters, and the ids of the clusters of each, -1 for
-        none: see `_set_words`. Shapes: (D,), (D, width)"""
+        """The keys of the D words with clusters, and the ids of their clusters, -1 for none: see
+        `_set_words`. Shapes: (D,), (D, width)"""
         return self._word_keys, self._cluster_ids[:-1]
 
     @property
     def width(self) -> int:
-        """The maximum number of clusters that a word has."""
+        """The maximum number of clusters of a word."""
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the clusters of each token's word to `value_ids`: the clusters of its text or, if
-        its text has none, of its text in lower case."""
+        """Write the cluster ids of each token's word to `value_ids`. If its text has no clusters,
+        its lowercase form is used."""
         ids_of_text = self._find_words(batch.tokens.orth)
         ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)
-        value_ids[:] = self._cluster_ids[word_ids]  # the id -1 finds the last row
+        value_ids[:] = self._cluster_ids[word_ids]  # -1 is the last row
 
     def _find_words(self, hashes: Array1d) -> Ints1d:
-        """Look words up by their hashes. Returns the index of each, -1 if it has no clusters.
-        Shape: (N,)"""
+        """Look up words by their hashes. Returns the index of each word, or -1 if it has no
+        clusters. Shape: (N,)"""
         return self._word_ids.find(hashes & LOWEST_32_BITS)
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """The first few words of each cluster, keyed by cluster id. The column knows only the
-        hashes of words, so the words come from a string store, such as the string store of the
-        pipeline."""
+        """Return the first few words of each cluster, keyed by cluster id. Only word hashes are
+        saved, so the words are looked up in a string store, such as the pipeline's."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for word, row in self._rows_of_words(strings):
             for cluster_id in self._cluster_ids[row].tolist():
-                # -1 stands for no cluster.
+                # -1 means no cluster.
                 if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
                     words_of_cluster[cluster_id].append(word)
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
     def words_in(self, strings: StringStore) -> list[str]:
-        """The words of a string store that have clusters."""
+        """Return the words of a string store that have clusters."""
         return [word for word, _ in self._rows_of_words(strings)]
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
-        """Yield the words of a string store that have clusters, each with its row in
-        `_cluster_ids`, in the order of the rows."""
+        """Yield the words of a string store that have clusters together with their rows in
+        `_cluster_ids`, in row order."""
         bits_of_keys = int(LOWEST_32_BITS)
         word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}
         for row, key in enumerate(self._word_keys.tolist()):
@@ -192,9 +191,9 @@ class ClusterColumn(StringColumn, BatchColumn):
 
 
 class FileClusterColumn(ClusterColumn):
-    """The column of the clusters in a file.
+    """Column of word clusters from a file.
 
-    path (str): The file. It is needed in training only.
+    path (str): The path to the file. Only required for training.
     """
 
     def __init__(self, name: str, window: Window, path: str) -> None:
@@ -208,10 +207,10 @@ class FileClusterColumn(ClusterColumn):
 
 
 class VectorClusterColumn(ClusterColumn):
-    """The column of clusters that k-means makes from the words with a static vector.
+    """Column of clusters that k-means computes from the static vectors of words.
 
-    sizes (Sequence[int]): The numbers of clusters. The words are divided once for each number, so a
-        word has one cluster for each.
+    sizes (Sequence[int]): The numbers of clusters. The words are clustered once for each number, so
+        each word has one cluster per number.
     """
 
     def __init__(self, name: str, window: Window, sizes: Sequence[int]) -> None:
@@ -219,17 +218,15 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Divide all words with a vector into clusters. The vectors come from the vocab of the
-        first training doc."""
+        """Cluster all words with a vector in the vocab of the first training doc."""
         if not counts.word_counts:
-            return {}  # there may be no docs, and so no vocab
+            return {}  # no docs, so there is no vocab
         return cluster_vectors(counts.vocabs[0], self.sizes)
 
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
-    """Count how often words of each cluster occur in the training docs. As in
-    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if its text has none,
-    of its text in lower case."""
+    """Count the occurrences of each cluster's words in the training docs. As in
+    `ClusterColumn.write_value_ids`, a word without clusters gets those of its lowercase form."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]
@@ -242,16 +239,16 @@ def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCount
 
 
 def read_clusters(path: str | Path) -> dict[str, list[str]]:
-    """Read the clusters of words from a file in one of two forms:
+    """Read the clusters of words from a file in one of two formats:
 
-    - JSON: an object whose keys are words. The value of a word is the number of its cluster, the
-      path of its Brown cluster, or a list with the names of its clusters.
-    - Lines, as programs for Brown clustering write them: the path of bits, a TAB and the word. The
-      rest of a line is ignored.
+    - JSON: an object that maps each word to the number of its cluster, the bit path of its Brown
+      cluster, or a list of cluster names.
+    - Text, as written by tools for Brown clustering: one word per line in the form "path TAB word".
+      The rest of the line is ignored.
 
-    path (str | Path): The file, in UTF-8.
-    RETURNS (dict[str, list[str]]): The names of the clusters of each word: see `cluster_names`.
-    RAISES (ValueError): If the file can't be read, or has another form.
+    path (str | Path): The path to the file, in UTF-8.
+    RETURNS (dict[str, list[str]]): The names of each word's clusters: see `cluster_names`.
+    RAISES (ValueError): If the file can't be read or has a different format.
     """
     try:
         text = Path(path).read_text(encoding="utf8")
@@ -259,7 +256,8 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
         if text.lstrip().startswith("{"):
             words_and_clusters.extend(json.loads(text).items())
         else:
-            # `splitlines` would also split words from the web, which may have U+0085 or U+2028.
+            # Don't use `splitlines`, which also splits at U+0085 and U+2028. Words from the web can
+            # contain these characters.
             for line in text.split("\n"):
                 if line.strip():
                     bit_path, word = line.split("\t")[:2]
@@ -280,9 +278,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """Name the clusters of a word, from the entry of the word in a file: a list of names, a number,
-    or a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists,
-    the longest first. If the file has anything else, no names are returned."""
+    """Return the names of a word's clusters for its entry in a cluster file: a list of names, a
+    number, or a bit path. A bit path is converted to its prefixes with the lengths in `PREFIXES`,
+    longest first. Returns an empty list for any other entry."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -293,34 +291,34 @@ def cluster_names(cluster: Any) -> list[str]:
         return []
     is_path = set(cluster) <= {"0", "1"}
     if is_path:
-        # A short path has the same prefix for several sizes. Each prefix is one cluster.
+        # A short path has the same prefix for several lengths, so remove duplicates.
         return list(dict.fromkeys(cluster[:size] for size in PREFIXES))
     return [cluster]
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[int, list[str]]:
-    """Divide the words that have a static vector into clusters, once for each number of clusters.
+    """Cluster the words with static vectors, once for each number of clusters.
 
-    vocab (Vocab): The vocab with the vectors.
+    vocab (Vocab): The vocab that contains the vectors.
     sizes (Sequence[int]): The numbers of clusters.
-    seed (int): The seed of k-means.
-    RETURNS (dict[int, list[str]]): The names of the clusters of each word, keyed by the hash of the
-        word: "64:12" is cluster 12 of 64.
+    seed (int): The random seed for k-means.
+    RETURNS (dict[int, list[str]]): The names of each word's clusters, keyed by the hash of the
+        word. For example, "64:12" is cluster 12 of 64.
     RAISES (ValueError): If there are no vectors.
     """
     clusters_of_word: dict[int, list[str]] = {}
     rows = []
     for word_key, row in vocab.vectors.key2row.items():
-        if row >= 0:  # -1 stands for no vector
+        if row >= 0:  # -1 means no vector
             clusters_of_word[word_key] = []
             rows.append(row)
-    if not rows or not vocab.vectors.size:  # no rows, or rows of 0 numbers
+    if not rows or not vocab.vectors.size:  # no rows or empty rows
         raise ValueError(
             "spacy_costner.Features: vectors: expected static word vectors in the pipeline, as "
             "initialize.vectors sets them, found none"
         )
 
-    # A point for each of D words, in the order of `clusters_of_word`. Shape: (D, W)
+    # One point for each of D words, in the same order as `clusters_of_word`. Shape: (D, W)
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
     for size in sizes:
         number_of_word = k_means(points, size, seed=seed).tolist()
@@ -330,23 +328,23 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
-    """Divide points into clusters by the angles between them (spherical k-means). The first centres
-    are random points. Points have unit length. `seed` is the seed of these random points. Returns
-    the index of the cluster of each point. Shapes: (D, W) to (D,)
+    """Cluster points by the angles between them (spherical k-means). Points have to have unit
+    length. The initial centres are random points, drawn with `seed`. Returns the index of each
+    point's cluster. Shapes: (D, W) to (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
     rng = numpy.random.default_rng(seed)
     order = rng.permutation(len(points))
-    # To save time, the centres are learned from some of the points only.
+    # Compute the centres from a sample of the points to save time.
     sample = points[order[: PER_CLUSTER * n_clusters]]
     centres = sample[:n_clusters]  # the sample is in random order
     for _ in range(N_ITER):
         nearest = nearest_centres(sample, centres)
-        # The new centre of a cluster has the direction of the sum of its points.
+        # The direction of a new centre is the sum of the points in its cluster.
         sums = numpy.zeros_like(centres)
         numpy.add.at(sums, nearest, sample)
-        # A cluster without points keeps its centre.
+        # Keep the centres of empty clusters.
         is_used = sums.any(axis=1)
         sums[~is_used] = centres[~is_used]
         centres = to_unit_length(sums)
@@ -354,11 +352,11 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
-    """Find the centre that is nearest to each point: the one with the largest cosine, or the first
-    of several. Points and centres have unit length, so that a cosine is a scalar product.
+    """Find the nearest centre for each point: the centre with the largest cosine, or the first one
+    if there is a tie. Points and centres have unit length, so the cosine is the dot product.
     Shapes: (D, W), (number of clusters, W) to (D,)"""
     nearest = []
-    # The cosines of all points at once would take too much memory.
+    # Process the points in chunks, because all cosines at once would use too much memory.
     for start in range(0, len(points), CHUNK):
         cosines = points[start : start + CHUNK] @ centres.T
         nearest.append(cosines.argmax(axis=1))
@@ -366,7 +364,7 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:
-    """Divide rows by their lengths, in float32. Rows of zeros stay as they are. Shape: (D, W)"""
+    """Normalize rows to unit length, in float32. Rows of zeros are left unchanged. Shape: (D, W)"""
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     lengths[lengths == 0] = 1
     return (rows / lengths).astype("float32")

@@ -1,7 +1,7 @@
-"""Features of the other occurrences of a word in its doc: the words next to them.
+"""Features of the neighbours of a word's other occurrences in the same doc.
 
-Tokens of a doc that have the same value, such as the same word, are *occurrences* of this value,
-and form a *group*. Of the N tokens of a batch, M are in a group of at least two.
+Tokens in a doc that have the same value, for example the same word, are *occurrences* of this value
+and form a *group*. Of the N tokens in a batch, M are in a group of two or more tokens.
 """
 
 from copy import copy
@@ -17,70 +17,74 @@ from .tokens import TokenBatch
 
 
 class ElsewhereColumn(BatchColumn):
-    """The column of the words next to other occurrences. A capitalised word has the values, in
-    another column, of the tokens before (or after) its nearest other occurrences in the doc.
+    """Column of the words next to other occurrences of a word. Its values for a capitalised word
+    are the values that another column has for the tokens before (or after) the word's nearest other
+    occurrences in the doc.
 
-    base (Column): The other column, of an attribute of tokens. It comes before this one. It also
-        decides which tokens are occurrences of the same word: tokens with the same value.
+    base (Column): The other column, which belongs to a token attribute and comes before this one.
+        Tokens with the same value in this column are occurrences of the same word.
     side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
-    n_nearest (int): The maximum number of other occurrences that count for a token.
+    n_nearest (int): The maximum number of other occurrences to use for a token.
     """
 
     def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:
-        # The offset is 0: the column itself finds the words next to other occurrences.
+        # The only offset is 0, because the column itself looks up the neighbours of other
+        # occurrences.
         super().__init__(f"elsewhere:{base.name}[{side:+d}]", Window(offsets=(0,)))
         self.base = base
         self.side = side
         self.n_nearest = n_nearest
-        self.attributes = (base.name,)  # tokens are read with this attribute, to compare words
+        self.attributes = (base.name,)  # used to compare words
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Do nothing: this column has the values of the other column."""
+        """Do nothing. This column uses the values of the base column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
-        """Mark the values of this column in the other column, which has the same values."""
+        """Mark the values of this column as needed in the base column, which has the same values.
+        """
         is_needed[self.base.name] |= is_needed[self.name]
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that the other column keeps, as both have the same values."""
+        """Return the ids of the values that the base column keeps. Both columns have the same
+        values."""
         return self.base.needed_ids(is_needed)
 
     def select(self, selection: Selection) -> "ElsewhereColumn":
-        """A copy of the column that refers to the new other column."""
+        """Create a copy of the column that uses the new base column."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         return column
 
     @property
     def layout(self) -> list[Any]:
-        """The layout as in other columns, and the number of occurrences."""
+        """The layout of the base class and the number of nearest occurrences."""
         return [*super().layout, self.n_nearest]
 
     def save(self, saved: SavedColumns) -> None:
-        """Do nothing: this column has the values of the other column."""
+        """Do nothing. This column uses the values of the base column."""
 
     def load(self, saved: SavedColumns) -> None:
-        """Do nothing: this column has the values of the other column."""
+        """Do nothing. This column uses the values of the base column."""
 
     @property
     def value_names(self) -> list[str]:
-        """The names of the values of the other column."""
+        """The value names of the base column."""
         return list(self.base.value_names)
 
     @property
     def width(self) -> int:
-        """One value for each of the nearest occurrences."""
+        """The maximum number of values: one for each of the nearest occurrences."""
         return self.n_nearest
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the tokens whose word occurs again in the doc, and write the values next to these
-        other occurrences to `value_ids`. The rows of other tokens stay as they are.
+        """Find the tokens whose word occurs more than once in the doc, and write the values next to
+        the other occurrences to `value_ids`. The rows of other tokens aren't modified.
 
-        batch (TokenBatch): The N tokens of some docs.
+        batch (TokenBatch): The N tokens of a batch of docs.
         value_ids (Ints2d): The array to write to. Shape: (N, n_nearest)
         """
-        # The column of the other side needs the same occurrences, so the batch keeps them under a
-        # key, and finds them only once. Shapes: (M,), (M, n_nearest)
+        # Share the occurrences with the column for the other side, so that they're only computed
+        # once. Shapes: (M,), (M, n_nearest)
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
         repeated_tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
         if not len(repeated_tokens):
@@ -90,38 +94,37 @@ class ElsewhereColumn(BatchColumn):
         value_ids[repeated_tokens] = neighbour_ids
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
-        """Find the capitalised words of a batch that occur again in their doc, and their nearest
-        other occurrences: see `nearest_elsewhere`. Shapes: (M,), (M, n_nearest)"""
+        """Find the capitalised words in a batch that occur more than once in their doc, and their
+        nearest other occurrences: see `nearest_elsewhere`. Shapes: (M,), (M, n_nearest)"""
         keys = batch.tokens.keys[self.base.name]
         takes_part = batch.is_capitalised & (keys != 0)
         return nearest_elsewhere(keys, takes_part, batch.tokens.lengths, self.n_nearest)
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Group the tokens of a doc that have the same value. Groups of a single token are left out.
+    """Group the tokens in each doc by value. Groups with a single token are left out.
 
-    keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, group after group, and within a
-        group from left to right; and the index of the group of each. Shapes: (M,)
+    keys (Array1d): The hash of each token's value. Shape: (N,)
+    takes_part (Array1d): Whether each token can be in a group. Shape: (N,)
+    lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, sorted by group and then from
+        left to right, and the index of each token's group. Shapes: (M,)
     """
     tokens = numpy.flatnonzero(takes_part)
     key_of_token = keys[tokens]
     if len(set(key_of_token.tolist())) == len(tokens):
-        # No value occurs twice, as in most short docs. There is no need to sort.
+        # All values are distinct, as in most short docs. Skip the sorting.
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
 
-    # Sort tokens by doc, and then by value. Tokens of a group are then adjacent, still from left to
-    # right.
+    # Sort tokens by doc and value. The tokens of a group are then adjacent and still in order.
     doc_of_token = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((key_of_token, doc_of_token))
     tokens = tokens[order]
     key_of_token = key_of_token[order]
     doc_of_token = doc_of_token[order]
 
-    # A group begins where the value or the doc differs from the token before.
+    # A new group starts where the value or the doc differs from the previous token.
     is_other_value = key_of_token[1:] != key_of_token[:-1]
     is_other_doc = doc_of_token[1:] != doc_of_token[:-1]
     group_of_token = numpy.append(0, numpy.cumsum(is_other_value | is_other_doc))
@@ -133,19 +136,19 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of each token's value in its doc. For example, in a doc
-    with the words "A b A A" the tokens 0, 2 and 3 have other occurrences. Their nearest ones are 2,
-    3 and 2. `takes_part` is False for tokens that are left out: they have no occurrences, and are
-    no occurrences of another token. Returns the tokens that have other occurrences; and up to
-    `n_nearest` other occurrences of each, the nearest first, -1 for none. If two are equally near,
-    the left one comes first. Shapes: (N,), (N,), (B,) to (M,), (M, n_nearest)"""
+    """Find the nearest other occurrences of each token's value in its doc. For example, in the doc
+    "A b A A", the tokens 0, 2 and 3 have other occurrences, and the nearest ones are 2, 3 and 2.
+    Tokens for which `takes_part` is False are ignored. Returns the tokens that have other
+    occurrences, and up to `n_nearest` other occurrences of each, sorted by distance, or -1 if there
+    are fewer. If two are equally near, the left one comes first. Shapes: (N,), (N,), (B,) to (M,),
+    (M, n_nearest)"""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
 
-    # The tokens of a group are adjacent in `tokens`, from left to right. So the nearest occurrences
-    # of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps in this
-    # array. Tokens of other groups, and indices beyond its ends, don't count.
+    # The tokens of a group are adjacent in `tokens` and sorted from left to right. The nearest
+    # occurrences of token i are therefore among its neighbours i - n_steps, …, i - 1, i + 1, …, i +
+    # n_steps in this array. Ignore tokens of other groups and indices out of range.
     # Shapes: (M, 2 n_steps)
     largest_group = int(numpy.bincount(group).max())
     n_steps = min(n_nearest, largest_group - 1)
@@ -156,25 +159,24 @@ def nearest_elsewhere(
     is_in_group = is_valid & (group[valid_neighbours] == group[:, None])
     occurrences = numpy.where(is_in_group, tokens[valid_neighbours], -1)
 
-    # Sort by the distance in the text. Entries that are no occurrences come last, as no distance is
-    # larger than the number of tokens.
+    # Sort by the distance in the text. Invalid entries get the number of tokens, which is larger
+    # than any distance, so they're sorted last.
     distance = numpy.abs(occurrences - tokens[:, None])
     distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
     nearest = numpy.take_along_axis(occurrences, by_distance, axis=1)
 
-    # If all groups are small there are fewer than `n_nearest` columns: others of -1 are added.
+    # If all groups are small, there are fewer than `n_nearest` columns. Add columns of -1.
     n_missing = n_nearest - nearest.shape[1]
     return tokens, numpy.pad(nearest, ((0, 0), (0, n_missing)), constant_values=-1)
 
 
 def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
-    `value_ids` has the value id of each token of a batch, and `tokens` has M rows of up to n
-    tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
-    A value that several tokens have comes once, with -1 in the places of the others. Shapes: (N,),
-    (M, n) to (M, n)"""
-    # The value of each token's neighbour on this side. A token at the border of a doc has no
+    """Look up the values of the tokens before (`side` is -1) or after (1) the given tokens.
+    `value_ids` contains the value id of each token in a batch, and each of the M rows of `tokens`
+    contains up to n tokens. -1 means none in both. Returns the value ids for each row in descending
+    order. Duplicate values in a row are replaced with -1. Shapes: (N,), (M, n) to (M, n)"""
+    # The value of each token's neighbour on this side. Tokens at the doc boundary have no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
     if side < 0:
@@ -182,7 +184,7 @@ def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: i
     else:
         neighbour_ids[last_tokens(lengths)] = -1
 
-    # In descending order equal values are adjacent, and the first of them is kept.
+    # Sort in descending order, so that equal values are adjacent, and keep the first of them.
     sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1

@@ -1,12 +1,13 @@
-"""Count the labels of the words in training docs, for label memory.
+"""Count the labels of words in the training docs, for label memory.
 
-Label memory tells the model how often a word had each label in the training docs. In training a doc
-must not see its own labels. So labels are counted separately for each *unit*: a doc, several docs
-that follow each other, or the docs that share a value, as the setting `memory_unit` says.
+Label memory provides features for how often a word had each label in the training docs. In
+training, a doc must not see its own labels. Labels are therefore counted separately for each
+*unit*: a doc, several consecutive docs, or all docs with the same value of an attribute, depending
+on the setting `memory_unit`.
 
-`LabelCounts` counts batch by batch. Until it has seen all docs, values of attributes, labels and
-units are known by *keys*: hashes or, if a unit is a number of docs, the index of a doc. In
-`Counts`, the result, they are numbered.
+`LabelCounts` counts labels batch by batch. Until all docs have been counted, attribute values,
+labels and units are identified by *keys*, which are hashes or, for units with a fixed number of
+docs, doc indices. The result, `Counts`, replaces the keys with consecutive numbers.
 """
 
 from collections.abc import Sequence
@@ -25,21 +26,21 @@ from .ids import LOWEST_32_BITS
 from .tokens import EXTENSION, Tokens, string_of
 
 DOC = "doc"
-"""The unit of label memory that is a single doc. Docs with the same text are one unit."""
+"""The label memory unit for single docs. Docs with the same text are in the same unit."""
 
 LEAST_UNITS = 24
-"""If a unit is a number of docs, units are made smaller in short corpora, so that there are at
-least this many of them. With few units, too few labels would be left to learn from after
-subtracting a doc's own unit. A corpus with fewer docs has a unit for each."""
+"""The minimum number of units if `memory_unit` is a number of docs. With fewer units, too few
+labels would remain after subtracting a doc's own unit, so units are made smaller in short corpora.
+If a corpus has fewer docs than this, each doc is a unit."""
 
 
 class UnitCounts(NamedTuple):
-    """A table of E rows. Each row says how often a value had a label in a unit.
+    """A table with E rows. Each row contains the number of times a value had a label in a unit.
 
     unit (Array1d): The key of the unit. Shape: (E,)
-    value (Array1d): The lowest 32 bits of the hash of the value. Shape: (E,)
-    label (Array1d): The hash of the label, which is 0 for O; or the index of the label, once all
-        labels are known. Shape: (E,)
+    value (Array1d): The lowest 32 bits of the value's hash. Shape: (E,)
+    label (Array1d): The hash of the label (0 for O), or its index once all labels are known.
+        Shape: (E,)
     n_times (Ints1d): The number of times. Shape: (E,)
     """
 
@@ -50,19 +51,19 @@ class UnitCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often each of V values of an attribute had each of L labels, in each of U units and in
-    all of them.
+    """How often each of V values of an attribute had each of L labels, both in each of U units and
+    in total.
 
-    The counts in units are a table of E rows. Each row says how often a value had a label in a
-    unit, and there is a row only if it did. The rows of a unit are adjacent.
+    The counts by unit are stored in a table with E rows. Each row contains the number of times a
+    value had a label in a unit, if it isn't 0. The rows of a unit are adjacent.
 
-    keys (Array1d): The lowest 32 bits of the hashes of the values, ascending. Shape: (V,)
-    total (Ints2d): How often each value had each label in all units together. Shape: (V, L)
-    starts (Ints1d): The first row of each unit in the table, and at the end the number of rows.
+    keys (Array1d): The lowest 32 bits of the values' hashes, in ascending order. Shape: (V,)
+    total (Ints2d): The number of times each value had each label in all units. Shape: (V, L)
+    starts (Ints1d): The first row of each unit in the table, followed by the total number of rows.
         Shape: (U + 1,)
-    value (Ints1d): The index of the value of each row. Shape: (E,)
-    label (Ints1d): The index of the label of each row. Shape: (E,)
-    n_times (Ints1d): The number of times of each row. Shape: (E,)
+    value (Ints1d): The index of each row's value. Shape: (E,)
+    label (Ints1d): The index of each row's label. Shape: (E,)
+    n_times (Ints1d): The number of times for each row. Shape: (E,)
     """
 
     keys: Array1d
@@ -83,22 +84,22 @@ class Counts(NamedTuple):
         label: Ints1d,
         n_times: Ints1d,
     ) -> "Counts":
-        """Make counts from the table of the units. The field `total` is computed from it.
+        """Create counts from the table of units. The field `total` is computed from the table.
 
         n_labels (int): The number of labels, L.
-        keys, starts, value, label, n_times: The other fields of the counts.
+        keys, starts, value, label, n_times: The other fields.
         """
         total = numpy.zeros((len(keys), n_labels), dtype="int32")
         numpy.add.at(total, (value, label), n_times)
         return cls(keys, total, starts, value, label, n_times)
 
     def select(self, is_kept: Array1d) -> "Counts":
-        """The counts of some of the values, for which the mask is True, (V,)."""
+        """Return the counts of the values for which the mask is True, (V,)."""
         is_row_kept = is_kept[self.value]
-        # The number of kept rows before each row; at the end, the number of all kept rows.
+        # The number of kept rows before each row, followed by the total number of kept rows.
         # Shape: (E + 1,)
         n_kept_rows_before = numpy.append(0, numpy.cumsum(is_row_kept))
-        # The new index of a kept value is the number of kept values before it. Shape: (V,)
+        # The new index of a value is the number of kept values before it. Shape: (V,)
         new_index = numpy.cumsum(is_kept) - 1
         return Counts(
             keys=self.keys[is_kept],
@@ -111,22 +112,22 @@ class Counts(NamedTuple):
 
 
 class LabelCounts:
-    """Counts how often the values of attributes have each label in training docs. Tokens without
-    annotation don't count. Docs are read batch by batch, and not kept.
+    """Counts how often attribute values have each label in the training docs. Unannotated tokens
+    are ignored. Docs are processed in batches and not kept in memory.
 
-    attributes (Sequence[str]): The attributes whose values are counted. Without attributes, only
-        the labels are collected.
-    unit (int | str): The kind of unit: see the setting `memory_unit`.
+    attributes (Sequence[str]): The attributes whose values are counted. If empty, only the labels
+        are collected.
+    unit (int | str): The unit of label memory: see the setting `memory_unit`.
     """
 
     def __init__(self, attributes: Sequence[str], unit: int | str) -> None:
         self.unit = unit
         self.n_docs = 0
-        # The names of labels, keyed by hash. The hash of O, which is no entity type, is 0.
+        # The names of labels, keyed by hash. O isn't an entity type and has the hash 0.
         self._label_names = {0: OUTSIDE}
-        # For each batch of docs: the hashes of their texts, by which label memory finds the unit of
-        # a training doc; the keys of their units; and a table of counts for each attribute. The
-        # lists begin with an empty entry, so that they can be joined even without docs.
+        # For each batch of docs, store the text ids, by which label memory looks up the unit of a
+        # training doc, the unit keys, and a table of counts for each attribute. The lists start
+        # with an empty entry, so that they can be concatenated even if there are no docs.
         no_keys = numpy.zeros(0, dtype="uint64")
         self._text_ids = [no_keys]
         self._unit_keys = [no_keys]
@@ -139,31 +140,32 @@ class LabelCounts:
 
     @property
     def labels(self) -> list[str]:
-        """The labels, O first, the others in alphabetical order."""
+        """The labels. O is first, followed by the others in alphabetical order."""
         return [self._label_names[key] for key in self._label_keys()]
 
     def add_labels(self, labels: Sequence[str]) -> None:
-        """Add labels that may not be in the docs, so that they get an index, too."""
+        """Add labels that may be missing in the docs, so that they're included in the label
+        indices."""
         for label in labels:
             self._label_names[get_string_id(label)] = label
 
     def add(self, docs: Sequence[Doc], tokens: Tokens) -> None:
-        """Count the labels of a batch of docs.
+        """Count the labels in a batch of docs.
 
-        docs (Sequence[Doc]): The docs, at least one.
-        tokens (Tokens): Their tokens, as a `TokenReader` has read them.
+        docs (Sequence[Doc]): The docs. There has to be at least one.
+        tokens (Tokens): The tokens of the docs, as read by `TokenReader`.
         """
         annotation = numpy.concatenate([doc.to_array([ENT_IOB, ENT_TYPE]) for doc in docs])
         iob, label_keys = annotation.T
         self._add_label_names(label_keys, tokens)
         if not self._counts:
-            return  # no attributes: only the labels are collected
+            return  # without attributes, only collect the labels
 
         unit_keys = self._add_docs(docs)
         unit_of_token = numpy.repeat(unit_keys, tokens.lengths)
         for attribute, counts in self._counts.items():
             value_keys = tokens.keys[attribute]
-            is_counted = (iob != MISSING) & (value_keys != 0)  # annotated, and with a value
+            is_counted = (iob != MISSING) & (value_keys != 0)  # annotated and has a value
             counts_of_tokens = UnitCounts(
                 unit=unit_of_token[is_counted],
                 value=value_keys[is_counted] & LOWEST_32_BITS,
@@ -173,15 +175,14 @@ class LabelCounts:
             counts.append(count_rows(counts_of_tokens))
 
     def _add_label_names(self, label_keys: Array1d, tokens: Tokens) -> None:
-        """Look up the names of the labels of tokens, by their hashes, (N,), and remember them."""
+        """Look up and store the names of labels by their hashes, (N,)."""
         stores = [vocab.strings for vocab in tokens.vocabs]
         for key in numpy.unique(label_keys).tolist():
             if key not in self._label_names:
                 self._label_names[key] = string_of(key, stores)
 
     def _add_docs(self, docs: Sequence[Doc]) -> Array1d:
-        """Remember the texts and the units of docs. Returns the key of the unit of each doc.
-        Shape: (B,)"""
+        """Store the text ids and units of docs. Returns the unit key of each doc. Shape: (B,)"""
         unit_keys = []
         text_ids = []
         for index, doc in enumerate(docs, start=self.n_docs):
@@ -193,11 +194,11 @@ class LabelCounts:
         return self._unit_keys[-1]
 
     def doc_units(self) -> tuple[Array1d, Ints1d]:
-        """The text and the unit of each of the D docs, by which label memory finds the unit of a
-        training doc.
+        """Return the text id and the unit of each of the D docs, which label memory uses to look up
+        the unit of a training doc.
 
-        RETURNS (tuple[Array1d, Ints1d]): The hashes of the texts, ascending, and the number of the
-            unit of each. Shapes: (D,)
+        RETURNS (tuple[Array1d, Ints1d]): The text ids in ascending order, and the index of the unit
+            for each. Shapes: (D,)
         """
         text_ids = numpy.concatenate(self._text_ids)
         _, units = numpy.unique(self._unit_of_docs(), return_inverse=True)
@@ -205,13 +206,14 @@ class LabelCounts:
         return text_ids[order], units[order].astype("int32")
 
     def take_counts(self, attribute: str) -> Counts:
-        """Make the counts of an attribute, when all docs were counted. It can be done only once:
-        to save memory, nothing of the attribute is kept here.
+        """Return the counts of an attribute once all docs have been counted. Can only be called
+        once per attribute, because the attribute's data is removed to save memory.
 
         attribute (str): The attribute.
-        RETURNS (Counts): The counts. Labels have the same index as in `labels`.
+        RETURNS (Counts): The counts. Label indices refer to `labels`.
         """
-        # The rows of all batches. As all docs are known now, units and labels get their final keys.
+        # Join the rows of all batches. All docs are known now, so units and labels get their final
+        # keys.
         batches = self._counts.pop(attribute)
         unit_keys = numpy.concatenate([batch.unit for batch in batches])
         label_keys = numpy.concatenate([batch.label for batch in batches])
@@ -221,12 +223,12 @@ class LabelCounts:
             label=self._label_ids(label_keys),
             n_times=numpy.concatenate([batch.n_times for batch in batches]),
         )
-        batches.clear()  # they are joined now, and the memory is needed
+        batches.clear()  # free the memory
         merged_rows = count_rows(joined)
 
         keys, value_ids = numpy.unique(merged_rows.value, return_inverse=True)
-        # `merged_rows` is ordered by unit, so `searchsorted` finds the first row of each unit. A
-        # unit without annotation has no rows.
+        # `merged_rows` is sorted by unit, so `searchsorted` finds the first row of each unit. Units
+        # without annotations have no rows.
         units = numpy.unique(self._unit_of_docs())
         first_rows = numpy.searchsorted(merged_rows.unit, units)
         starts = numpy.append(first_rows, len(merged_rows.unit))
@@ -240,28 +242,28 @@ class LabelCounts:
         )
 
     def _label_keys(self) -> list[int]:
-        """The hashes of the labels, in the order of `labels`."""
+        """Return the hashes of the labels, in the same order as `labels`."""
         keys = [key for key in self._label_names if key != 0]
         return [0, *sorted(keys, key=lambda key: self._label_names[key])]
 
     def _label_ids(self, hashes: Array1d) -> Ints1d:
-        """Find the index in `labels` of each of E labels, by their hashes. Shape: (E,)"""
+        """Look up the index in `labels` of each of E labels by its hash. Shape: (E,)"""
         label_keys = numpy.asarray(self._label_keys(), dtype="uint64")
-        # `searchsorted` needs sorted hashes. It finds the position of a label among them, and
-        # `order` has the index of the label at each position.
+        # `searchsorted` requires sorted hashes. It returns the rank of each label's hash, and
+        # `order` maps ranks to label indices.
         order = numpy.argsort(label_keys)
         ranks = numpy.searchsorted(label_keys[order], hashes)
         return order[ranks]
 
     def _unit_of_docs(self) -> Array1d:
-        """The key of the unit of each doc. Shape: (D,)"""
+        """Return the unit key of each doc. Shape: (D,)"""
         return self._merge_units(numpy.concatenate(self._unit_keys))
 
     def _merge_units(self, unit_keys: Array1d) -> Array1d:
-        """Divide the docs into units, now that the number of docs is known, if a unit is a number
-        of docs. The keys of `unit_key` are then indices of docs, and docs of the same unit get the
-        same key. In a short corpus units have fewer docs, so that there are at least `LEAST_UNITS`.
-        Other keys stay as they are. The shape stays the same."""
+        """Group docs into units if a unit is defined as a number of docs. In this case, the keys
+        are doc indices, and docs in the same unit get the same key. In short corpora, units contain
+        fewer docs, so that there are at least `LEAST_UNITS` units. Other keys don't change. The
+        shape stays the same."""
         if not isinstance(self.unit, int):
             return unit_keys
         n_docs_of_unit = max(1, min(self.unit, self.n_docs // LEAST_UNITS))
@@ -269,18 +271,19 @@ class LabelCounts:
 
 
 def unit_key(doc: Doc, index: int, unit: int | str) -> int:
-    """The key of the unit of a doc: a hash of 64 bits or, if a unit is a number of docs, the index
-    of a doc. `index` is the index of the doc in the corpus. `unit` is a number of docs, `DOC`, or
-    an extension attribute of docs, such as "_.source", each value of which is a unit.
+    """Return the key of a doc's unit: a 64-bit hash or, if `unit` is a number of docs, a doc index.
+    `index` is the index of the doc in the corpus. `unit` is a number of docs, `DOC`, or an
+    extension attribute of docs such as "_.source", in which case docs with the same value form a
+    unit.
 
-    RAISES (ValueError): If a unit is an extension attribute that isn't set.
+    RAISES (ValueError): If the extension attribute isn't registered.
     """
     if isinstance(unit, int):
         if index < LEAST_UNITS * unit:
-            # If the corpus ends soon, units get fewer docs: there have to be `LEAST_UNITS` units.
-            # So each doc keeps its own index, until `_merge_units` knows the number of docs.
+            # Keep the index of each doc for now. In a short corpus, `_merge_units` has to create
+            # smaller units to get at least `LEAST_UNITS` of them.
             return index
-        # The index of the first doc of the unit: `count_rows` can merge the docs of a unit at once.
+        # Use the index of the unit's first doc, so that `count_rows` can merge its docs right away.
         return index - index % unit
     if unit == DOC:
         return text_id(doc)
@@ -292,18 +295,17 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
 
 
 def count_rows(counts: UnitCounts) -> UnitCounts:
-    """Merge the rows that have the same unit, value and label to one row, with the sum of their
-    `n_times`. The rows that are returned are ordered by unit, value and label."""
-    # Combine the unit, value and label of each row: equal rows have equal numbers, and the numbers
-    # have the order of the rows. Each column is replaced with ranks, and the number is (rank of
-    # unit
-    # * number of values + rank of value) * number of labels + rank of label. Shape: (E,)
+    """Merge rows with the same unit, value and label and sum their `n_times`. Returns the rows
+    sorted by unit, value and label."""
+    # Encode the unit, value and label of each row as a single number, so that rows can be compared
+    # and sorted. Each column is replaced with ranks, and the number is (unit rank * number of
+    # values + value rank) * number of labels + label rank. Shape: (E,)
     row_numbers = numpy.zeros(len(counts.n_times), dtype="int64")
     for column in (counts.unit, counts.value, counts.label):
         distinct, rank_in_column = numpy.unique(column, return_inverse=True)
         row_numbers = row_numbers * len(distinct) + rank_in_column
 
-    # Equal rows form a group. The first row of each group, and the group of each row.
+    # The first row of each group of equal rows, and the group of each row.
     _, first_rows, group_of_row = numpy.unique(row_numbers, return_index=True, return_inverse=True)
     return UnitCounts(
         unit=counts.unit[first_rows],

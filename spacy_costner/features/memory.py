@@ -1,11 +1,11 @@
-"""Label memory: how often a value of an attribute, such as a word, had each label in the training
-docs.
+"""Label memory: how often each value of an attribute, such as a word, had each label in the
+training docs.
 
-It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
-`share_ids` finds the ids of such features from counts. In training a doc must not see its own
-labels. So labels are counted separately for each *unit*, a doc or several docs, and the counts of a
-doc's own unit are subtracted: see `label_counts`. A *text id* is the hash of the text of a doc, by
-which a doc is recognised.
+It provides features such as "the word was LOC in 50 to 75% of its occurrences". `share_ids`
+computes the ids of these features from the counts. In training, a doc must not see its own labels.
+Labels are therefore counted separately for each *unit*, which consists of one or more docs, and the
+counts of a doc's own unit are subtracted: see `label_counts`. A *text id* is the hash of a doc's
+text and identifies the doc.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 OFTEN = 16
-"""The number of docs with the same text above which the counts of their units are summed only once,
-and kept: each of these docs needs the sum, which takes long."""
+"""If more than this number of docs have the same text, the summed counts of their units are cached.
+The sums are slow to compute and needed for each of these docs."""
 
 
 class MemoryColumn(BatchColumn):
-    """The column of label memory. Its values say which labels the token's value of an attribute had
-    in the training docs, and how often: see `LabelMemory`.
+    """Label memory column. Its values describe how often the token's value of an attribute had each
+    label in the training docs: see `LabelMemory`.
 
-    attribute (str): An attribute or extension attribute of tokens.
+    attribute (str): A token attribute or extension attribute.
     """
 
     wants_labels = True
@@ -41,39 +41,38 @@ class MemoryColumn(BatchColumn):
         super().__init__(f"memory:{attribute}", window)
         self.attribute = attribute
         self.attributes = (attribute,)
-        # Before `collect`, the memory is empty. Without docs the unit doesn't matter.
+        # The memory is empty until `collect` is called. Without docs, the unit is irrelevant.
         no_counts = LabelCounts([attribute], unit=1)
         self._set_memory(LabelMemory.from_counts(no_counts, attribute))
 
     def _set_memory(self, memory: "LabelMemory") -> None:
-        """Set the memory, and the training docs that it was counted in."""
+        """Set the memory and the text ids of its docs."""
         self._memory = memory
         self.text_ids = memory.text_ids
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Make the memory of the labels that were counted in the training docs."""
+        """Create the memory from the label counts of the training docs."""
         self._set_memory(LabelMemory.from_counts(counts.labels, self.attribute))
 
     def recount(self, labels: LabelCounts) -> "MemoryColumn":
-        """Make a column whose memory has counted only some of the training docs.
+        """Create a column whose memory only counts a subset of the training docs.
 
-        labels (LabelCounts): The labels of these docs.
-        RETURNS (MemoryColumn): The column.
+        labels (LabelCounts): The label counts of these docs.
+        RETURNS (MemoryColumn): The new column.
         """
-        # The ids of features follow from the list of labels. So labels that are missing in these
-        # docs are added. The first label is O, which `LabelCounts` has already.
+        # Feature ids depend on the list of labels, so add the labels that are missing in these
+        # docs. The first label is O, which is already in `LabelCounts`.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
         return column
 
     def select(self, selection: Selection) -> "MemoryColumn":
-        """Make a copy of the column whose memory lacks the values of the attribute, such as words,
-        none of whose features has a weight. All features keep their ids, as these follow from the
-        labels.
+        """Create a copy of the column without the attribute values that only have features with
+        zero weights. Feature ids don't change, because they only depend on the labels.
 
-        selection (Selection): Its `is_needed` has, under the name of the column, whether each
-            feature has a weight. Shape: (n_values,)
+        selection (Selection): The values to keep. For this column, `is_needed` contains whether
+            each feature has a weight. Shape: (n_values,)
         RETURNS (MemoryColumn): The copy.
         """
         column = copy(self)
@@ -85,35 +84,35 @@ class MemoryColumn(BatchColumn):
         self._memory.save(saved["memory"], self.attribute)
 
     def load(self, saved: SavedColumns) -> None:
-        """Read the memory, and check it."""
+        """Read the memory and validate it."""
         self._set_memory(LabelMemory.load(saved["memory"], self.attribute))
 
     @property
     def values_with_features(self) -> tuple[Array1d, Ints2d]:
-        """The keys of the V values that the memory knows (see `Counts.keys`); and for each the ids
-        of the features that it has outside of training, -1 for none. Shapes: (V,), (V, width)"""
+        """The keys of the V values in the memory (see `Counts.keys`) and the ids of their features
+        outside of training, -1 for none. Shapes: (V,), (V, width)"""
         return self._memory.counts.keys, self._memory.features
 
     @property
     def value_counts(self) -> tuple[Array1d, Ints1d]:
-        """The keys of the V values that the memory knows (see `Counts.keys`), and how often each
+        """The keys of the V values in the memory (see `Counts.keys`) and the number of times each
         occurred in the training docs. Shapes: (V,)"""
         counts = self._memory.counts
         return counts.keys, counts.total.sum(axis=1)
 
     @property
     def value_names(self) -> list[str]:
-        """The names of the shares of labels: see `share_names`."""
+        """The names of the label shares: see `share_names`."""
         return share_names(self._memory.labels)
 
     @property
     def width(self) -> int:
-        """The maximum number of features that a token has: see `LabelMemory`."""
+        """The maximum number of features of a token: see `LabelMemory`."""
         return self._memory.width
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the features of each token to `value_ids`. In training, the labels in the unit of
-        its doc don't count."""
+        """Write the feature ids of each token to `value_ids`. In training, the labels in the unit
+        of the token's doc are ignored."""
         tokens = batch.tokens
         keys = tokens.keys[self.attribute]
         if tokens.text_ids is None:
@@ -123,23 +122,25 @@ class MemoryColumn(BatchColumn):
 
 
 class LabelMemory:
-    """How often values of an attribute had each label in the training docs, and the features that
-    follow from it.
+    """Counts how often each value of an attribute had each label in the training docs, and computes
+    features from the counts.
 
-    Let n(v, l) be the number of times that the value v had the label l, which may be O. A token
-    with the value v has these features:
+    Let n(v, l) be the number of times that value v had label l, which may be O. A token with value
+    v has the following features:
 
-    - for each label l, l and the bin of its share n(v, l) / sum_m n(v, m), but for the lowest bin;
-    - for the most frequent label l, also l, the bin of its share, and the bin of sum_m n(v, m).
+    - for each label l, the label and the bin of its share n(v, l) / sum_m n(v, m), except for the
+      lowest bin
+    - for the most frequent label l, the label, the bin of its share, and the bin of sum_m n(v, m)
 
-    In training, the counts of the token's own unit are subtracted from n. Otherwise the model would
-    learn to copy the annotation. A doc is known by the hash of its text: see `text_id`. If docs
-    with the same text are in several units, the counts of all these units are subtracted.
+    In training, the counts of the token's own unit are subtracted from n. Otherwise, the model
+    would learn to copy the annotations. Docs are identified by the hash of their text: see
+    `text_id`. If docs with the same text are in several units, the counts of all these units are
+    subtracted.
 
-    labels (Sequence[str]): The L labels, O first.
+    labels (Sequence[str]): The L labels, with O first.
     counts (Counts): How often each of V values had each label, by unit and in total.
-    text_ids (Array1d): The text ids of the D training docs, ascending. Shape: (D,)
-    units (Ints1d): The unit of each of these docs, as an index. Shape: (D,)
+    text_ids (Array1d): The text ids of the D training docs, in ascending order. Shape: (D,)
+    units (Ints1d): The index of each doc's unit. Shape: (D,)
     """
 
     def __init__(
@@ -149,41 +150,41 @@ class LabelMemory:
         self.counts = counts
         self.text_ids = text_ids
         self.units = units
-        # `starts` has the first row of each unit, and at the end the number of rows.
+        # `starts` contains the first row of each unit, followed by the total number of rows.
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
 
-        # The unit and the value of each of the E counts, as one number: V * unit + value, in int64.
-        # The numbers are ascending, so `places_in` can find them. Shape: (E,)
+        # Encode the unit and value of each of the E counts as a single int64: V * unit + value.
+        # These numbers are ascending, so that `places_in` can search them. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
         self._units_and_values = unit_of_count * len(counts.keys) + counts.value
 
-        # A token has a feature for each label that its value has had, and one for the most frequent
-        # of them.
+        # A token has one feature for each label that its value had, and another for the most
+        # frequent label.
         n_labels_of_value = (counts.total > 0).sum(axis=1)
         self.width = int(n_labels_of_value.max(initial=0)) + 1
         # The features of each value outside of training. The last row is for unknown values.
         # Shape: (V + 1, width)
         counts_with_unknown = numpy.pad(counts.total, ((0, 1), (0, 0)))
         self._features = share_ids(counts_with_unknown, self.width)
-        # The results of `_sum_over_units` for texts that many docs have, by text id and value.
+        # Cached results of `_sum_over_units` for frequent texts, keyed by text id and value.
         # Shapes: (L,)
         self._counts_of_frequent_texts: dict[tuple[int, int], Ints1d] = {}
 
     @classmethod
     def from_counts(cls, labels: LabelCounts, attribute: str) -> "LabelMemory":
-        """Make the memory of an attribute. The counts of the attribute are removed from `labels`,
-        to free their memory."""
+        """Create the memory of an attribute. The attribute's counts are removed from `labels` to
+        free memory."""
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
 
     def select(self, is_feature_used: Array1d) -> "LabelMemory":
-        """The memory without the values none of whose features is used.
+        """Return a copy without the values whose features are all unused.
 
         is_feature_used (Array1d): Whether each of F features is used. Shape: (F,)
         RETURNS (LabelMemory): The smaller memory.
         """
-        # The id -1, which stands for no feature, finds the last entry.
+        # The id -1 (no feature) refers to the last entry.
         is_id_used = numpy.append(is_feature_used, False)
         is_value_used = is_id_used[self.features].any(axis=1)  # (V, width) to (V,)
         counts = self.counts.select(is_value_used)
@@ -191,36 +192,36 @@ class LabelMemory:
 
     @property
     def features(self) -> Ints2d:
-        """The ids of the features that each of the V values has outside of training, -1 for none.
+        """The feature ids of each of the V values outside of training, -1 for none.
         Shape: (V, width)"""
         return self._features[:-1]  # the last row is for unknown values
 
     def find(self, keys: Array1d) -> Ints2d:
-        """Find the features of tokens outside of training.
+        """Look up the features of tokens outside of training.
 
-        keys (Array1d): The hashes of the values of tokens. Shape: (N,)
-        RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
+        keys (Array1d): The hashes of the tokens' values. Shape: (N,)
+        RETURNS (Ints2d): Feature ids in the order of `share_names`, -1 for none. Shape: (N, width)
         """
-        # An unknown value has the index -1: the last row.
+        # Unknown values have the index -1, which is the last row.
         return self._features[self._find_values(keys)]
 
     def _find_values(self, keys: Array1d) -> Ints1d:
-        """Look values up by their hashes. Returns the index of each, -1 if it is unknown.
+        """Look up values by their hashes. Returns the index of each value, or -1 if it's unknown.
         Shape: (N,)"""
-        return self._value_ids.find(
-            keys & LOWEST_32_BITS
-        )  # the memory has only these bits of hashes
+        # The memory only stores these bits of the hashes.
+        return self._value_ids.find(keys & LOWEST_32_BITS)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
-        """Find the features of tokens in training: without the counts of the units of their docs.
-        `keys` has the hash of each token's value, `text_ids` the text id of each doc. Returns ids
-        in the order of `share_names`, -1 for none. Shapes: (N,), (B,), (B,) to (N, width)"""
+        """Compute the features of tokens in training, excluding the counts of the units of their
+        docs. `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
+        Returns feature ids in the order of `share_names`, -1 for none. Shapes: (N,), (B,), (B,) to
+        (N, width)"""
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
 
-        # All tokens of a doc that have the same value have the same features. So features are
-        # computed once for each of the M pairs of a doc and a value. To find the distinct pairs,
-        # a pair is made one number, V * doc + value, and `divmod` splits it again.
+        # All tokens with the same value in a doc have the same features, so compute the features
+        # once for each of the M pairs of doc and value. To find the distinct pairs, encode each
+        # pair as V * doc + value. `divmod` decodes it.
         n_values = max(len(self.counts.keys), 1)  # `divmod` can't divide by 0
         doc_and_value = sequence_ids(lengths) * n_values + value_of_token
         pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
@@ -234,10 +235,10 @@ class LabelMemory:
         return features
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """Sum counts as `_sum_over_units` does, but keep the sums for texts that many docs have.
-        Shapes: (M,), (M,) to (M, L)"""
-        # How many training docs have the text of each pair. Text ids are ascending, so docs with
-        # the same text are adjacent. Shapes: (M,)
+        """Sum counts like `_sum_over_units`, but cache the sums for frequent texts. Shapes: (M,),
+        (M,) to (M, L)"""
+        # The number of training docs with the text of each pair. Text ids are ascending, so docs
+        # with the same text are adjacent. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         doc_after_last = numpy.searchsorted(self.text_ids, text_ids, side="right")
         n_docs_with_text = doc_after_last - first_doc
@@ -254,18 +255,18 @@ class LabelMemory:
         return counts
 
     def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """For M pairs of a text and a value, sum the counts of the value over all units that have
-        docs with this text. Shapes: (M,), (M,) to (M, L)"""
-        # The docs that have the text of each pair, and their units. A unit with several of these
-        # docs counts once. So a pair and a unit are made one number, and `divmod` splits it again.
+        """For M pairs of a text and a value, sum the counts of the value over all units that
+        contain docs with this text. Shapes: (M,), (M,) to (M, L)"""
+        # The docs with the text of each pair, and their units. A unit is only counted once, even if
+        # it contains several of these docs. Pairs and units are encoded as one number and decoded
+        # by `divmod`.
         pair_of_doc, doc = places_in(self.text_ids, text_ids)
         n_units = max(self._n_units, 1)  # `divmod` can't divide by 0
         pair_and_unit = numpy.unique(pair_of_doc * n_units + self.units[doc])
         pair_of_unit, unit = numpy.divmod(pair_and_unit, n_units)
 
-        # The rows of the table of counts that are about such a unit and the value of the pair. Both
-        # are made one number, as in `_units_and_values`. `entry_of_row` has, for each row, the
-        # index of the entry of `pair_of_unit` and `unit` that it was found for.
+        # The rows of the count table for each unit and value, encoded as in `_units_and_values`.
+        # `entry_of_row` is the index in `pair_of_unit` and `unit` that each row was found for.
         unit_and_value = unit * len(self.counts.keys) + value_ids[pair_of_unit]
         entry_of_row, row = places_in(self._units_and_values, unit_and_value)
         pair_of_row = pair_of_unit[entry_of_row]
@@ -275,10 +276,10 @@ class LabelMemory:
         return sums
 
     def save(self, saved: dict[str, Any], attribute: str) -> None:
-        """Write the memory of an attribute to `saved`, the part of a saved model that has the
+        """Write the memory of an attribute to `saved`, the part of a saved model that contains the
         memories of all attributes."""
         if not saved:
-            # The first attribute writes the parts that all of them share.
+            # The first attribute writes the parts that all attributes share.
             saved["labels"] = self.labels
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
@@ -293,9 +294,10 @@ class LabelMemory:
 
     @classmethod
     def load(cls, saved: dict[str, Any], attribute: str) -> "LabelMemory":
-        """Load the memory of an attribute, and check that its parts are consistent.
+        """Load the memory of an attribute and check that its parts are consistent.
 
-        saved (dict[str, Any]): The part of a saved model that has the memories of all attributes.
+        saved (dict[str, Any]): The part of a saved model that contains the memories of all
+            attributes.
         attribute (str): The name of the attribute.
         RETURNS (LabelMemory): The memory.
         RAISES (ValueError): If its parts are inconsistent.
@@ -305,8 +307,7 @@ class LabelMemory:
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
         units = unpack(saved["units"], most=len(text_ids))
 
-        # Each training doc has a text id and a unit. Text ids must be ascending, because docs are
-        # found by bisection.
+        # Each training doc has a text id and a unit. Text ids must be ascending for binary search.
         n_units = len(counts.starts) - 1
         is_valid_unit = (units >= 0) & (units < n_units)
         is_ascending = text_ids[1:] >= text_ids[:-1]
@@ -318,8 +319,8 @@ class LabelMemory:
 
 
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
-    """Load counts, and check that they are consistent. The sums over all units are not saved: they
-    are computed again.
+    """Load counts and check that they are consistent. The totals over all units aren't saved and
+    are recomputed.
 
     RAISES (ValueError): If the counts are inconsistent.
     """
@@ -330,8 +331,7 @@ def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
     n_times = unpack(saved["n_times"], most=len(value))
 
     have_equal_lengths = len(value) == len(label) == len(n_times)
-    # The first unit begins at row 0, each one begins where the one before ends, and the last one
-    # ends with the table.
+    # The first unit starts at row 0, and the last unit ends at the end of the table.
     divide_table = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(value)
     if not have_equal_lengths or not divide_table or not (numpy.diff(starts) >= 0).all():
         raise ValueError("memory: expected a value, a label and a number for each count")

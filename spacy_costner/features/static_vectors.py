@@ -1,8 +1,8 @@
-"""Static word vectors, as inputs of the linear model next to its features.
+"""Static word vectors, which the linear model uses as inputs in addition to its features.
 
-A static vector is the vector of D numbers that a word has in the vocab of the pipeline. The words
-of tokens are looked up once, and after that a vector is known by its id (`StaticVectors`).
-`VectorColumn` says at which offsets from a token vectors are inputs, and how they are scaled.
+A static vector is a word's vector of D dimensions in the pipeline's vocab. `StaticVectors` looks up
+the words of tokens once, and vectors are then referred to by id. `VectorColumn` defines the offsets
+from a token at which vectors are used and how they're scaled.
 """
 
 import hashlib
@@ -22,26 +22,27 @@ from .column import Column, SavedColumns, Window
 from .counts import TrainingCounts
 
 STANDARD_DEVIATION = 0.5
-"""Vectors are scaled, so that their numbers have this standard deviation. So their weights can have
-the same penalty and learning rate for all vectors."""
+"""Vectors are scaled to this standard deviation, so that the same regularisation and learning rate
+work for any vectors."""
 
 WHERE = "spacy_costner.Features: include_static_vectors"
-"""The setting that error messages name."""
+"""The name of the setting in error messages."""
 
 FLORET_SETTINGS = ("minn", "maxn", "hash_count", "hash_seed", "bow", "eow", "attr")
-"""The attributes of spaCy's vectors that say which rows of floret's table a word has."""
+"""The attributes of spaCy's vectors that determine which rows of the floret table a word is hashed
+to."""
 
 _ADDING = make_lock()
-"""The lock that a thread holds while it looks up words and adds their vectors, so that no other
-thread gives new words the same ids."""
+"""Held by a thread while it looks up words and adds their vectors, so that threads don't assign the
+same ids to different words."""
 
 
 class StaticVectors(ABC):
-    """The static vectors of a vocab, multiplied by a number. `find_ids` gives the ids of the
-    vectors of words, and `read` the vectors of ids. Threads can share it.
+    """The scaled static vectors of a vocab. `find_ids` returns the vector ids of words, and `read`
+    returns the vectors for ids. Can be shared between threads.
 
     source (BaseVectors): The vectors of the vocab.
-    scale (float): The number by which they are multiplied.
+    scale (float): The factor by which they're multiplied.
     """
 
     def __init__(self, source: BaseVectors, scale: float) -> None:
@@ -50,34 +51,34 @@ class StaticVectors(ABC):
 
     @abstractmethod
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """The id of the vector of each word, -1 for none. Shape: (W,)"""
+        """Return the vector id of each word, or -1 if it has no vector. Shape: (W,)"""
 
     @property
     @abstractmethod
     def n_vectors(self) -> int:
-        """The number of vectors, or more: all ids are below it."""
+        """An upper bound for the vector ids. It may be larger than the number of vectors."""
 
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """The vectors of ids, not yet multiplied. For the id -1 any vector may be returned.
-        Shapes: (W,) to (W, D)"""
+        """Return the unscaled vectors for ids. The vector for the id -1 is undefined. Shapes: (W,)
+        to (W, D)"""
 
     def read(self, ids: Ints1d) -> Floats2d:
-        """The vectors of ids, multiplied. The id -1, for no vector, gives zeros.
-        Shapes: (W,) to (W, D)"""
+        """Return the scaled vectors for ids. The vector for the id -1 is all zeros. Shapes: (W,) to
+        (W, D)"""
         vectors = self._rows(ids) * self.scale
         vectors[ids < 0] = 0
         return vectors
 
 
 class KeyedVectors(StaticVectors):
-    """The vectors of spaCy's default mode, in which only some words have a vector. A word has the
-    vector of its text or, if its text has none, of its text in lower case. The id of a vector is
-    its row in spaCy's table."""
+    """Vectors in spaCy's default mode, where only some words have a vector. Vectors are looked up
+    by the text of the word. If the text has no vector, its lowercase form is used. The id of a
+    vector is its row in spaCy's table."""
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Look each word up in spaCy's table: first its text, and then its text in lower case.
-        Returns the row of its vector, -1 for none. Shape: (W,)"""
+        """Look up each word in spaCy's table, first by its text and then by its lowercase form.
+        Returns the row of its vector, or -1. Shape: (W,)"""
         row_of_key = self.source.key2row
         ids: list[int] = []
         for lexeme in lexemes:
@@ -89,33 +90,33 @@ class KeyedVectors(StaticVectors):
 
     @property
     def n_vectors(self) -> int:
-        """The number of rows of spaCy's table."""
+        """The number of rows in spaCy's table."""
         return len(self.source.data)
 
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """The rows of spaCy's table."""
-        # `data` is not kept here: when spaCy's table grows, it is another array.
+        """Return rows of spaCy's table."""
+        # Don't keep a reference to `data`, because spaCy replaces the array when the table grows.
         return to_numpy(self.source.data[ids])
 
 
 class ComputedVectors(StaticVectors):
-    """Vectors that are computed from the text of a word, such as floret's. Every word has one,
-    which is computed once. Words are numbered in the order in which they come, and the id of a
-    vector is the index of its word.
+    """Vectors that are computed from the text of a word, such as floret vectors. Every word has a
+    vector, which is only computed once. Words are numbered in the order in which they're added, and
+    the id of a vector is the number of its word.
 
-    A vector is kept before `find_ids` returns its id, and is never changed. So threads can read
-    vectors without waiting.
+    A vector is stored before `find_ids` returns its id, and it never changes. Threads can therefore
+    read vectors without locking.
     """
 
     def __init__(self, source: BaseVectors, scale: float) -> None:
         super().__init__(source, scale)
-        # The attribute of lexemes whose text vectors are computed from: "orth", "lower" or another.
+        # The lexeme attribute that vectors are computed from, such as "orth" or "lower".
         self._attribute = NAMES[getattr(source, "attr", ORTH)].lower()
         self._id_of_key: dict[int, int] = {}
         self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Number the words, and compute the vectors of new words. Returns the number of each.
+        """Number the words and compute the vectors of new words. Returns the number of each word.
         Shape: (W,)"""
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
         distinct_keys = dict.fromkeys(keys)
@@ -130,32 +131,32 @@ class ComputedVectors(StaticVectors):
 
     @property
     def n_vectors(self) -> int:
-        """The number of rows that there is room for. The last ones may be unused."""
+        """The number of allocated rows. The last ones may be unused."""
         return len(self._data)
 
     def _add_rows(self, rows: Floats2d, first_id: int) -> None:
-        """Keep the vectors of W new words, (W, D). The first of them has the id `first_id`."""
+        """Store the vectors of W new words, (W, D). The id of the first one is `first_id`."""
         end_id = first_id + len(rows)
         if end_id > len(self._data):
-            # The new array is twice as large as needed, so that it seldom has to grow.
+            # Make the new array twice as large as needed, so that it rarely has to grow.
             n_more = 2 * end_id - len(self._data)
             self._data = numpy.pad(self._data, ((0, n_more), (0, 0)))
         self._data[first_id:end_id] = rows
 
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """The vectors that `find_ids` has computed."""
+        """Return vectors that `find_ids` has computed."""
         return self._data[ids]
 
 
 def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
-    """Make the `StaticVectors` of a vocab, of the class for its kind of vectors."""
+    """Create the `StaticVectors` subclass for the kind of vectors in a vocab."""
     if isinstance(source, Vectors) and source.mode == Mode.default:
         return KeyedVectors(source, scale)
     return ComputedVectors(source, scale)
 
 
 class VectorCoverage(NamedTuple):
-    """The number of words of docs with a static vector. A word counts as often as it occurs.
+    """The number of words in docs with a static vector. Repeated words are counted each time.
 
     n_words (int): The number of words.
     n_with_vector (int): The number of words that have a vector.
@@ -166,11 +167,11 @@ class VectorCoverage(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of words that have a vector; 0 if there are no words."""
+        """The proportion of words that have a vector, or 0 if there are no words."""
         return self.n_with_vector / max(self.n_words, 1)
 
     def as_text(self) -> str:
-        """The coverage as a line for people."""
+        """Return the coverage as a human-readable string."""
         return (
             f"{self.n_with_vector:,} of {self.n_words:,} words ({self.share:.0%}) have a static "
             "vector"
@@ -180,12 +181,12 @@ class VectorCoverage(NamedTuple):
 def measure_coverage(
     vectors: StaticVectors, lexemes: Sequence[Lexeme], n_times: Sequence[int]
 ) -> VectorCoverage:
-    """Count the words of docs that have a vector.
+    """Count the words in docs that have a vector.
 
     vectors (StaticVectors): The vectors.
     lexemes (Sequence[Lexeme]): The distinct words. Length: W
-    n_times (Sequence[int]): How often each of them occurs. Length: W
-    RETURNS (VectorCoverage): The numbers of words.
+    n_times (Sequence[int]): The number of times each word occurs. Length: W
+    RETURNS (VectorCoverage): The word counts.
     """
     has_vector = vectors.find_ids(lexemes) >= 0
     counts = numpy.asarray(n_times, dtype="int64")
@@ -193,19 +194,19 @@ def measure_coverage(
 
 
 class VectorColumn(Column):
-    """The column of static vectors. Unlike other columns it has no values that are features.
-    Instead, each of the D numbers of a vector has a row of weights at each offset: see
+    """Static vector column. Unlike other columns, it has no values that are used as features.
+    Instead, each of the D dimensions of a vector has a weight row at each offset: see
     `SparseWeights`.
 
-    The model saves D, the scale and the digest of the vectors, not the vectors: these are in the
-    vocab of the pipeline.
+    The model saves D, the scale and the digest of the vectors, but not the vectors themselves,
+    which are stored in the pipeline's vocab.
 
     name (str): The name of the column.
-    window (Window): The offsets at which vectors are inputs.
-    hidden_offsets (tuple[int, ...]): The offsets at which they are inputs of a hidden layer, if the
-        model has one: see `HiddenLayer`.
-    coverage (VectorCoverage | None): How many words of the training docs have a vector. None if the
-        model was loaded, as the coverage isn't saved.
+    window (Window): The offsets at which vectors are used as inputs.
+    hidden_offsets (tuple[int, ...]): The offsets at which vectors are used as inputs of the hidden
+        layer, if any: see `HiddenLayer`.
+    coverage (VectorCoverage | None): How many words in the training docs have a vector. None if the
+        model was loaded, because the coverage isn't saved.
     """
 
     lexeme_attributes = ("LOWER",)
@@ -215,42 +216,43 @@ class VectorColumn(Column):
         self.hidden_offsets = hidden_offsets
         self.dim = 0
         self.scale = 1.0
-        self.digest = ""  # in models that 0.3.0 saved, and for vectors without a table
+        self.digest = ""  # empty in models saved by v0.3.0 and for vectors without a table
         self.coverage: VectorCoverage | None = None
 
     @property
     def value_names(self) -> Sequence[str]:
-        """Empty, as there are no values that are features."""
+        """Empty, because there are no values that are used as features."""
         return ()
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of weights: D for each offset."""
+        """The number of weight rows: D for each offset."""
         return len(self.offsets) * self.dim
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of weight rows of a hidden layer: D for each of its offsets."""
+        """The number of weight rows in the hidden layer: D for each of its offsets."""
         return len(self.hidden_offsets) * self.dim
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Choose the scale, so that the vectors of words in the training docs have the standard
-        deviation `STANDARD_DEVIATION`. The vectors come from the vocab of the first doc.
+        """Set the scale, so that the vectors of words in the training docs have the standard
+        deviation `STANDARD_DEVIATION`. Uses the vectors in the vocab of the first doc.
 
-        RAISES (ValueError): If there are no such vectors, or they are not finite or all the same.
+        RAISES (ValueError): If there are no such vectors, or if they aren't finite or are all the
+            same.
         """
         if not counts.word_counts:
-            return  # there are no training docs
+            return  # no training docs
         vectors = scaled_vectors(counts.vocabs[0].vectors, scale=1.0)
         check_vectors(vectors.source)
         lexemes = list(counts.lexemes.values())
         n_times = [counts.word_counts[key] for key in counts.lexemes]
         self.coverage = measure_coverage(vectors, lexemes, n_times)
 
-        # Several words may have the same vector, which counts once.
+        # Only count vectors once if several words share them.
         ids = vectors.find_ids(lexemes)
         distinct_ids = numpy.unique(ids[ids >= 0])
-        # In float64, as the standard deviation is a sum over many numbers.
+        # Use float64, because the standard deviation sums over many numbers.
         rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(
@@ -275,7 +277,7 @@ class VectorColumn(Column):
         }
 
     def load(self, saved: SavedColumns) -> None:
-        """Read D, the scale and the digest, and check them."""
+        """Read D, the scale and the digest and validate them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
         scale = settings["scale"]
@@ -291,10 +293,10 @@ class VectorColumn(Column):
         self.digest = digest
 
     def read_vectors(self, source: BaseVectors) -> StaticVectors:
-        """Make the scaled vectors of a vocab.
+        """Create the scaled vectors of a vocab.
 
-        RAISES (ValueError): If the vectors are not the vectors of training. If their digest isn't
-            known, only their length is compared.
+        RAISES (ValueError): If the vectors differ from the vectors used in training. If the digest
+            is unknown, only the number of dimensions is compared.
         """
         dim = dimension(source)
         if dim != self.dim:
@@ -313,12 +315,13 @@ class VectorColumn(Column):
 
 
 def digest_of_vectors(source: BaseVectors) -> str:
-    """Hash the vectors of a vocab: their table, the rows of its keys and, in floret mode, how words
-    are hashed to rows. Vectors of other classes, which may have no table, have the digest ""."""
+    """Hash the vectors of a vocab: the table, the row of each key and, in floret mode, the settings
+    that determine how words are hashed to rows. Returns "" for other vector classes, which may not
+    have a table."""
     if not isinstance(source, Vectors):
         return ""
     table = numpy.ascontiguousarray(to_numpy(source.data))
-    # The order in which keys were added doesn't matter.
+    # Sort by key, so that the digest doesn't depend on the order in which keys were added.
     n_keys = len(source.key2row)
     keys = numpy.fromiter(source.key2row, dtype="uint64", count=n_keys)
     rows = numpy.fromiter(source.key2row.values(), dtype="int64", count=n_keys)
@@ -334,22 +337,22 @@ def digest_of_vectors(source: BaseVectors) -> str:
 
 
 def dimension(source: BaseVectors) -> int:
-    """D, the length of the vectors of a vocab; 0 if it has none."""
+    """Return the number of dimensions of a vocab's vectors, D, or 0 if it has no vectors."""
     n_rows, dim = source.shape
     return dim if n_rows else 0
 
 
 def check_vectors(source: BaseVectors) -> None:
-    """Check that a vocab has vectors, and that they are finite.
+    """Check that a vocab has vectors and that they're finite.
 
-    RAISES (ValueError): If it hasn't, or they aren't.
+    RAISES (ValueError): If it has no vectors or they aren't finite.
     """
     if not dimension(source):
         raise ValueError(
             f"{WHERE}: expected static word vectors in the pipeline, as initialize.vectors sets "
             "them, found none"
         )
-    data = getattr(source, "data", None)  # vectors of other classes may have no table
-    # If any number is NaN, the least and the largest number are NaN, too. No array is copied.
+    data = getattr(source, "data", None)  # other vector classes may not have a table
+    # If any number is NaN, the minimum and maximum are NaN, too. This doesn't copy the array.
     if data is not None and not numpy.isfinite([data.min(), data.max()]).all():
         raise ValueError(f"{WHERE}: expected finite vectors, got NaN or infinity in them")

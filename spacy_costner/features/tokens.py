@@ -1,8 +1,8 @@
-"""Read the tokens of a batch of docs as arrays, from which columns find their values.
+"""Read the tokens of a batch of docs into arrays, from which columns compute their values.
 
-A batch has B docs with N tokens, one doc after another. A *key* is the hash of a value, 0 for no
-value. A *word key* is the hash of a word or, if docs have several vocabs, of the word and its
-attributes.
+A batch consists of B docs with N tokens in total, in order. A *key* is the hash of a value, or 0
+for no value. A *word key* is the hash of a word or, if the docs have several vocabs, of the word
+and its lexeme attributes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,34 +21,34 @@ from ..annotation.equal_texts import text_id
 from ..ragged import sequence_ids
 
 EXTENSION = "_."
-"""The beginning of the name of an extension attribute in the config."""
+"""The prefix of extension attributes in the config."""
 
 KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
-"""A hash is multiplied by this number before another hash is added to it, so that the result
-depends on their order. The number is odd, so that different hashes stay different modulo 2^64."""
+"""The factor by which a hash is multiplied before another hash is added to it, so that the order of
+the hashes matters. It's odd, so that different hashes remain different modulo 2^64."""
 
 HashOf = Callable[[str], int]
-"""Hashes a string as spaCy does."""
+"""Function that hashes a string like spaCy."""
 
 ReadDocs = Callable[[Sequence[Doc], HashOf], Array1d]
-"""Reads the value of each token of docs as a hash, 0 for none: see `Column.read`. Shape: (N,)"""
+"""Function that reads the value of each token in docs as a hash, or 0 for no value: see
+`Column.read`. Shape: (N,)"""
 
 SharedT = TypeVar("SharedT")
 
 
 class Tokens(NamedTuple):
-    """The tokens of a batch, with the hashes of all values that columns need.
+    """The tokens of a batch and the hashes of all values that the columns require.
 
     orth (Array1d): The hash of each token's word. Shape: (N,)
-    word_keys (Array1d): The key of each token's word. If two tokens have the same key, all features
-        of their words are the same: see `TokenReader`. Shape: (N,)
-    keys (dict[str, Array1d]): The hashes of the values of tokens, 0 for none, keyed by the name of
-        an attribute, of an extension attribute, or of a column that reads docs by itself. Shapes:
-        (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    word_keys (Array1d): The key of each token's word. Tokens with the same key have the same word
+        features: see `TokenReader`. Shape: (N,)
+    keys (dict[str, Array1d]): The hashes of the tokens' values, or 0 for no value, keyed by the
+        name of an attribute, an extension attribute, or a column that reads docs directly.
+        Shapes: (N,)
+    lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
     vocabs (Sequence[Vocab]): The vocab of each doc. Length: B
-    text_ids (Array1d | None): In training, the hash of the text of each doc: see `text_id`.
-        Shape: (B,)
+    text_ids (Array1d | None): In training, the hash of each doc's text: see `text_id`. Shape: (B,)
     """
 
     orth: Array1d
@@ -59,11 +59,11 @@ class Tokens(NamedTuple):
     text_ids: Array1d | None = None
 
     def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
-        """The lexemes of some tokens. A lexeme is taken from the vocab of the token's own doc, as
-        vocabs may have different attributes for a word.
+        """Return the lexemes of a selection of tokens. They're looked up in the vocab of each
+        token's doc, because vocabs can have different attributes for the same word.
 
         tokens (Ints1d): The indices of the tokens in the batch. Shape: (M,)
-        RETURNS (list[Lexeme]): The lexeme of each of these tokens.
+        RETURNS (list[Lexeme]): The lexeme of each selected token.
         """
         doc_indices = sequence_ids(self.lengths)[tokens]
         word_hashes = self.orth[tokens]
@@ -75,9 +75,9 @@ class Tokens(NamedTuple):
 
 
 def string_of(key: int, stores: Iterable[StringStore]) -> str:
-    """Look up the string of a hash in the first of several string stores that has it.
+    """Look up the string for a hash in the first string store that contains it.
 
-    RAISES (KeyError): If none has it.
+    RAISES (KeyError): If no string store contains it.
     """
     store: Any
     for store in stores:
@@ -87,8 +87,8 @@ def string_of(key: int, stores: Iterable[StringStore]) -> str:
 
 
 def join_tokens(batches: Sequence[Tokens]) -> Tokens:
-    """Join batches, at least one, to one batch of all their tokens. They have to be read by the
-    same reader. The joined batch has no text ids."""
+    """Concatenate one or more batches that were read by the same reader. The resulting batch has no
+    text ids."""
     vocabs: list[Vocab] = []
     for batch in batches:
         vocabs.extend(batch.vocabs)
@@ -105,13 +105,13 @@ def join_tokens(batches: Sequence[Tokens]) -> Tokens:
 
 
 class TokenReader:
-    """Reads everything in docs that a set of columns needs. Threads can share it.
+    """Reads everything that a set of columns requires from docs. Can be shared between threads.
 
-    attributes (Sequence[str]): The attributes and extension attributes of tokens that are read.
-    lexeme_attributes (Sequence[str]): The attributes of lexemes on which features of words depend,
-        in addition to the word itself.
-    doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs by themselves, by
-        the names of the columns.
+    attributes (Sequence[str]): The attributes and extension attributes of tokens to read.
+    lexeme_attributes (Sequence[str]): The lexeme attributes that word features depend on, in
+        addition to the word itself.
+    doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs directly, keyed by
+        column name.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class TokenReader:
                 self.spacy_attributes.append(name)
         self.lexeme_attributes = lexeme_attributes
         self.doc_readers = doc_readers
-        # For `_read_word_keys`: the vocab of the first doc that was read, with the key "vocab". A
-        # dictionary has `setdefault`, which is atomic, so that threads agree on the vocab.
+        # The vocab of the first doc, stored under the key "vocab" for `_read_word_keys`. This is a
+        # dictionary because `setdefault` is atomic, so all threads use the same vocab.
         self._first_vocab: dict[str, Vocab] = {}
 
     def read(
@@ -142,18 +142,19 @@ class TokenReader:
     ) -> Tokens:
         """Read the tokens of docs.
 
-        docs (Sequence[Doc]): The docs, with all attributes that are read.
-        in_training (bool): Whether to hash the texts of docs, by which label memory recognises docs
-            that it has counted.
-        strings (StringStore | None): Values that the vocab of docs may not have, such as values of
-            extension attributes, are added to it. They are needed for the names of features.
+        docs (Sequence[Doc]): The docs, with all required attributes set.
+        in_training (bool): Whether to hash the docs' texts, which label memory uses to recognise
+            docs that it has counted.
+        strings (StringStore | None): The string store to add values to that may not be in the docs'
+            vocabs, such as values of extension attributes. These strings are required for feature
+            names.
         RETURNS (Tokens): The tokens.
-        RAISES (ValueError): If an extension attribute isn't set.
+        RAISES (ValueError): If an extension attribute isn't registered.
         """
         hash_of: HashOf = get_string_id
         if strings is not None:
             hash_of = strings.add
-        # All attributes of spaCy are read at once, with a single call for each doc.
+        # Read all of spaCy's attributes in a single call per doc.
         attribute_ids = [ORTH, *(IDS[name] for name in self.spacy_attributes)]
         orth, *attribute_keys = read_attributes(docs, attribute_ids)
         keys = dict(zip(self.spacy_attributes, attribute_keys))
@@ -175,12 +176,12 @@ class TokenReader:
         )
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
-        """Hash words, so that two words with the same hash have the same features.
+        """Hash words, so that words with the same hash have the same features. Shapes: (N,) to (N,)
 
-        In different vocabs the same word may have different features: in a bare vocab, for example,
-        a lexeme has no lower case. So the attributes of the lexeme are hashed together with the
-        word. Nearly always all docs are of one vocab, the first that was read. Then the hash of the
-        word is enough. Shapes: (N,) to (N,)
+        The same word can have different features in different vocabs. For example, lexemes in a
+        blank vocab have no lowercase form. The hash therefore includes the lexeme attributes. In
+        most cases, all docs share the vocab of the first doc that was read, and the hash of the
+        word is sufficient.
         """
         if not docs or not self.lexeme_attributes:
             return orth
@@ -190,20 +191,20 @@ class TokenReader:
         word_keys = orth
         attribute_ids = [IDS[name] for name in self.lexeme_attributes]
         for attribute in read_attributes(docs, attribute_ids):
-            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64, as numbers are uint64
+            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64 (uint64)
         return word_keys
 
 
 class TokenBatch:
-    """The tokens of a batch with the ids of their values. The columns write the ids one after
-    another, and a column can read the ids of the columns before it.
+    """The tokens of a batch and the ids of their values. Columns write their ids in order, and each
+    column can read the ids of the columns before it.
 
-    tokens (Tokens): The tokens of all docs of the batch.
-    marks (Ints2d): In the first column, 1 for tokens whose word begins with a capital; in the
-        second, 1 for tokens whose word has a digit. Otherwise 0. Shape: (N, 2)
-    value_ids (Ints2d): The ids of the values of tokens in all columns, -1 for none. Shape: (N, C)
-    places (Mapping[str, slice]): The places of the ids of a column among the C ids of a token, by
-        the name of the column.
+    tokens (Tokens): The tokens of all docs in the batch.
+    marks (Ints2d): The first column is 1 for tokens whose word starts with a capital letter, the
+        second for tokens whose word contains a digit, otherwise 0. Shape: (N, 2)
+    value_ids (Ints2d): The ids of the tokens' values in all columns, -1 for no value. Shape: (N, C)
+    places (Mapping[str, slice]): The positions of each column's ids among the C ids of a token,
+        keyed by column name.
     """
 
     def __init__(
@@ -221,25 +222,26 @@ class TokenBatch:
 
     @property
     def is_capitalised(self) -> Array1d:
-        """True for the tokens whose word is capitalised. Shape: (N,)"""
+        """Whether each token's word is capitalised. Shape: (N,)"""
         return self.marks[:, 0] > 0
 
     @property
     def has_digit(self) -> Array1d:
-        """True for the tokens whose word has a digit. Shape: (N,)"""
+        """Whether each token's word contains a digit. Shape: (N,)"""
         return self.marks[:, 1] > 0
 
     def value_ids_of(self, name: str) -> Ints1d:
-        """The ids of the values of another column, -1 for none. The other column has a single value
-        for each token, and comes before the column that calls this. Shape: (N,)"""
+        """Return the value ids of another column, -1 for no value. The column must have a single
+        value per token and come before the calling column. Shape: (N,)"""
         return self.value_ids[:, self.places[name].start]
 
     def share(self, key: Any, compute: Callable[[], SharedT]) -> SharedT:
-        """Return a result that several columns need, and that is computed only once.
+        """Return a result that is shared between columns and only computed once.
 
-        key (Any): Names the result.
-        compute (Callable[[], SharedT]): Computes it. Only the first column with this key calls it.
-        RETURNS (SharedT): The result, the same object for all columns.
+        key (Any): The key of the result.
+        compute (Callable[[], SharedT]): Function that computes the result. Only called for the
+            first column that uses this key.
+        RETURNS (SharedT): The result. All columns get the same object.
         """
         if key not in self._shared:
             self._shared[key] = compute()
@@ -247,10 +249,10 @@ class TokenBatch:
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
-    """Read an extension attribute of tokens, such as "_.source". Returns the hash of the text of
-    each token's value, or 0 if the value is None, False, 0 or "". Shape: (N,)
+    """Read an extension attribute of tokens, such as "_.source". Returns the hash of each token's
+    value as a string, or 0 if the value is None, False, 0 or "". Shape: (N,)
 
-    RAISES (ValueError): If there is no such extension.
+    RAISES (ValueError): If the extension attribute isn't registered.
     """
     name = attribute.removeprefix(EXTENSION)
     if not Token.has_extension(name):
