@@ -27,8 +27,8 @@ from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
 """The lengths of the prefixes of Brown clusters. A Brown cluster is a path of bits in a binary
-tree, and its prefixes are coarser clusters that are also used as features (Ratinov & Roth, 2009).
-"""
+tree, and its prefixes are coarser clusters that are also used as features (Ratinov & Roth,
+2009)."""
 
 N_SHOWN = 4
 """The number of example words to show for a cluster."""
@@ -102,8 +102,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def select(self, selection: Selection) -> "ClusterColumn":
         """Create a copy of the column with only the clusters to keep. Words that have no clusters
-        left aren't removed, because they would otherwise get the clusters of their lowercase form.
-        """
+        left aren't removed, because they would otherwise get the clusters of their lowercase
+        form."""
         kept_ids = selection.ids[self.name]
         column = copy(self)
         column.set_values([self.values[i] for i in kept_ids.tolist()])

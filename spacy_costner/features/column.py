@@ -23,8 +23,8 @@ from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 SavedColumns = dict[str, Any]
 """The saved data of all columns of a model. It's divided into parts, such as "values" and
 "clusters". Most parts are dictionaries that map column names to the column's data. The exceptions
-are "labels", a list that the columns share, and "memory", which is written by `LabelMemory.save`.
-"""
+are "labels", a list that the columns share, and "memory", which is written by
+`LabelMemory.save`."""
 
 
 class Selection(NamedTuple):
@@ -86,8 +86,8 @@ class Column(ABC):
     """Whether `collect` requires all training tokens, not only the counts of their values."""
 
     text_ids: Array1d = numpy.zeros(0, dtype="uint64")
-    """The hashes of the training docs' texts, if the column stores them: see `text_id`. Shape: (D,)
-    """
+    """The hashes of the training docs' texts, if the column stores them: see `text_id`.
+    Shape: (D,)"""
 
     def __init__(self, name: str, window: Window) -> None:
         self.name = name
@@ -222,7 +222,8 @@ class StringColumn(Column):
         return self.values
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values. Subclasses that map values to ids override this method to build the map."""
+        """Set the values. Subclasses that map values to ids override this method to update the
+        map."""
         self.values = values
 
     def collect_frequent(self, value_counts: Counter[str]) -> None:

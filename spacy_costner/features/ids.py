@@ -52,8 +52,8 @@ def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
 
 def pack(numbers: Ints1d) -> bytes:
     """Compress whole numbers of 32 bits, (N,). Small numbers take fewer bytes, and so do numbers
-    that differ little from the previous one: the form that is shorter at `TRIAL_LEVEL` is returned.
-    """
+    that differ little from the previous one: the form that is shorter at `TRIAL_LEVEL` is
+    returned."""
     numbers = numbers.astype("<i4")
     # A difference may be too large for 32 bits. It is then right modulo 2^32, and so is the sum
     # that `unpack` makes.

@@ -267,7 +267,7 @@ class Lookup:
         return self.slots.select(~is_word_slot), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        """Create an empty cache for rows of `_rows_of_words`, which is called with these vectors."""
+        """Create an empty cache for rows that `_rows_of_words` creates with these vectors."""
         width = self.n_word_places + len(MARKS)
         types_by_offset = group_by_offset(self.type_slots)
         hidden_slots = WordSlots(types_by_offset, self.hidden_slots)
@@ -414,8 +414,8 @@ def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
 
 def slots_of_types(place: int, offsets: Ints1d) -> Slots:
     """Create slots that read the index of a word's type, one for each of O offsets, (O,). `place`
-    is the place of this index. There is a weight row for each offset and each of `CHARACTER_TYPES`.
-    """
+    is the place of this index. There is a weight row for each offset and each of
+    `CHARACTER_TYPES`."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=offsets,
