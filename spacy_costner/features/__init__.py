@@ -1,4 +1,4 @@
-"""Sparse features of tokens, from a template in the config."""
+"""Sparse token features, based on a template in the config."""
 
 from .extractor import FeatureBatch, Features
 from .lookup import WordCache, WordSlots

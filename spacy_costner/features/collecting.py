@@ -1,7 +1,7 @@
-"""Give columns their values, from training docs or from a saved model.
+"""Set the values of columns from training docs or a saved model.
 
-Values are collected from training docs in two steps. First the docs are read once, and everything
-that any column needs is counted. Then each column takes its values from the counts.
+Values are collected from the training docs in two steps. First, everything that the columns require
+is counted in a single pass over the docs. Then, each column collects its values from the counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,43 +17,44 @@ from .template import Template
 from .tokens import join_tokens
 
 N_DOCS = 256
-"""The number of docs that are read at once."""
+"""The number of docs to read per batch."""
 
 ALWAYS_SAVED = ("values", "pairs", "phrases")
-"""The parts of saved columns that are always present: see `SavedColumns`."""
+"""The parts of saved columns that are always included: see `SavedColumns`."""
 
 SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
-"""The parts that are left out if no column has saved anything in them."""
+"""The parts that are left out if they're empty."""
 
 
 def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
-    """Make the columns of a template, and collect their values.
+    """Create the columns of a template and collect their values.
 
-    docs (Iterable[Doc]): The training docs with their entities. They are read once, and not kept.
+    docs (Iterable[Doc]): The training docs, with entity annotations. They're read once and not kept
+        in memory.
     RETURNS (list[Column]): The columns.
-    RAISES (ValueError): If a file of the template can't be read, or if it needs static vectors or
-        an extension attribute that are missing.
+    RAISES (ValueError): If a file of the template can't be read, or if static vectors or extension
+        attributes that the template requires are missing.
     """
     columns = template.make_columns()
     for column in columns:
-        column.prepare()  # reads its file, such as the phrases of a gazetteer
+        column.prepare()  # read its file, such as a gazetteer
 
     counts = _count(docs, template, columns)
-    # The order matters: some columns are made of the values of columns before them.
+    # The order matters, because some columns depend on the values of earlier columns.
     for column in columns:
         column.collect(counts)
     return columns
 
 
 def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -> TrainingCounts:
-    """Count everything in docs that columns need, batch by batch."""
+    """Count everything that the columns require from the docs, in batches."""
     wants_labels = any(column.wants_labels for column in columns)
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
     label_counts = LabelCounts(attributes=[*template.memory], unit=template.memory_unit)
     counts = TrainingCounts(labels=label_counts, strings=StringStore())
     reader = reader_of(columns)
 
-    token_batches = [reader.read([])]  # one without docs, so that there is always one to join
+    token_batches = [reader.read([])]  # start with an empty batch, because `join_tokens` requires at least one
     for batch in minibatch(docs, N_DOCS):
         tokens = reader.read(batch, strings=counts.strings)
         counts.add(tokens)
@@ -69,16 +70,17 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
 def recount_labels(
     docs: Sequence[Doc], template: Template, columns: Sequence[Column]
 ) -> list[Column]:
-    """Make columns whose label memory (see `label_counts`) has counted only some of the training
-    docs. A model that is trained on these docs must not know the labels of the other docs.
+    """Create columns whose label memory (see `label_counts`) only counts a subset of the training
+    docs. A model that is trained on these docs must not have access to the labels of the other
+    docs.
 
-    docs (Sequence[Doc]): The docs that are counted.
+    docs (Sequence[Doc]): The docs to count.
     template (Template): The template of the columns.
-    columns (Sequence[Column]): The columns of all training docs. They aren't changed.
-    RETURNS (list[Column]): The columns.
+    columns (Sequence[Column]): The columns for all training docs. They aren't modified.
+    RETURNS (list[Column]): The new columns.
     """
     labels = LabelCounts([*template.memory], template.memory_unit)
-    # Label memory needs only the attributes of its columns.
+    # Label memory only requires the attributes of its columns.
     reader = reader_of([column for column in columns if column.wants_labels])
     for batch in minibatch(docs, N_DOCS):
         labels.add(batch, reader.read(batch))
@@ -86,7 +88,7 @@ def recount_labels(
 
 
 def save_columns(columns: Sequence[Column]) -> SavedColumns:
-    """Collect the saved data of columns: see `SavedColumns`."""
+    """Collect the saved data of all columns: see `SavedColumns`."""
     saved: SavedColumns = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
@@ -97,9 +99,9 @@ def save_columns(columns: Sequence[Column]) -> SavedColumns:
 
 
 def load_columns(saved: SavedColumns, template: Template) -> list[Column]:
-    """Make the columns of a template, with the values that were saved.
+    """Create the columns of a template and load their saved values.
 
-    RAISES (Exception): If the values are damaged: an error of any kind.
+    RAISES (Exception): If the values are damaged. Can be any exception.
     """
     columns = template.make_columns()
     for column in columns:

@@ -1,6 +1,6 @@
-"""Count words and values in the training docs, from which columns take their values.
+"""Count words and values in the training docs. Columns collect their values from the counts.
 
-They are counted by their hashes. A *word key* is the hash of a word, a *value key* is the hash of a
+Counts are keyed by hash. A *word key* is the hash of a word, and a *value key* is the hash of a
 value.
 """
 
@@ -19,17 +19,17 @@ from .tokens import Tokens, string_of
 
 @dataclass
 class TrainingCounts:
-    """How often words and values occur in the training docs. Docs are counted batch by batch, and
-    not kept.
+    """The counts of words and values in the training docs. Docs are counted in batches and not kept
+    in memory.
 
-    labels (LabelCounts): How often values had each label, if a column wants labels.
-    strings (StringStore): The strings of values that the vocabs of docs may not have.
-    vocabs (list[Vocab]): The vocabs of the docs. Usually they share one.
-    word_counts (Counter[int]): How often each word occurs, keyed by its word key: see `Tokens`.
-    lexemes (dict[int, Lexeme]): The lexeme of each word, by its word key.
-    value_counts (dict[str, Counter[int]]): How often each value occurs, keyed by its value key: for
-        each attribute or column in `Tokens.keys`.
-    tokens (Tokens | None): All training tokens, if a column wants them.
+    labels (LabelCounts): How often each value had each label, if a column requires labels.
+    strings (StringStore): The strings of values that may not be in the docs' vocabs.
+    vocabs (list[Vocab]): The distinct vocabs of the docs, usually only one.
+    word_counts (Counter[int]): How often each word occurs, by word key: see `Tokens`.
+    lexemes (dict[int, Lexeme]): The lexeme of each word, by word key.
+    value_counts (dict[str, Counter[int]]): How often each value occurs, by value key, for each
+        attribute or column in `Tokens.keys`.
+    tokens (Tokens | None): All training tokens, if a column requires them.
     """
 
     labels: LabelCounts
@@ -41,10 +41,10 @@ class TrainingCounts:
     tokens: Tokens | None = None
 
     def add(self, tokens: Tokens) -> None:
-        """Count the words and the values of a batch."""
+        """Count the words and values in a batch."""
         self.word_counts.update(count_hashes(tokens.word_keys))
 
-        # A new word has the lexeme of its first token.
+        # Use the lexeme of a new word's first token.
         word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
         is_new = [word_key not in self.lexemes for word_key in word_keys.tolist()]
         new_words = numpy.flatnonzero(is_new)
@@ -55,16 +55,16 @@ class TrainingCounts:
             counts = self.value_counts.setdefault(name, Counter())
             counts.update(count_hashes(value_keys))
 
-        # Vocabs are compared by identity, as they don't define equality.
+        # Compare vocabs by identity, because they don't define equality.
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)
 
     def count_strings(self, name: str) -> Counter[str]:
-        """How often each value of an attribute or column occurs, keyed by the text of the value.
+        """Return how often each value of an attribute or column occurs, keyed by the value's text.
 
         name (str): The name of the attribute or column in `Tokens.keys`.
-        RETURNS (Counter[str]): The counts. Tokens without a value, whose key is 0, don't count.
+        RETURNS (Counter[str]): The counts. Tokens without a value, whose key is 0, are excluded.
         """
         stores = [self.strings]
         for vocab in self.vocabs:
@@ -77,6 +77,6 @@ class TrainingCounts:
 
 
 def count_hashes(hashes: Array1d) -> dict[int, int]:
-    """Count how often each hash occurs in an array, (N,)."""
+    """Count the occurrences of each hash in an array, (N,)."""
     distinct_hashes, counts = numpy.unique(hashes, return_counts=True)
     return dict(zip(distinct_hashes.tolist(), counts.tolist()))

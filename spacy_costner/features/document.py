@@ -1,8 +1,8 @@
-"""Features of the labels that a first pass predicts for the other occurrences of a word in its doc.
+"""Features of the labels that a first pass predicts for a word's other occurrences in the same doc.
 
-A *first pass* is a separate model, which predicts all docs before the model with these features
-does: see `ml.first_pass`. Tokens of a doc that have the same value of an attribute, such as the
-word in lower case, are *occurrences* of this value, and form a *group*.
+The *first pass* is a separate model. Its predictions are made before the features of the main model
+are computed: see `ml.first_pass`. Tokens in a doc that have the same value of an attribute, such as
+the lowercase form, are *occurrences* of this value and form a *group*.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 WIDTH = 8
-"""The maximum number of these features that a token has: one for its most probable label, and one
-for each of up to 7 labels, whether or not it is the most probable one."""
+"""The maximum number of these features for a token: one for its most probable label and up to 7 for
+the shares of labels, which may include the most probable label."""
 
 
 class DocumentColumn(LabelColumn):
-    """The column of the labels that a first pass predicts for the other occurrences of a word. Only
-    capitalised words and words with a digit have such features.
+    """Column of the labels that a first pass predicts for a word's other occurrences. Only words
+    that are capitalised or contain a digit have these features.
 
-    attribute (str): An attribute or extension attribute of tokens. Tokens of a doc with the same
-        value of it are occurrences of the same word.
+    attribute (str): A token attribute or extension attribute. Tokens in a doc with the same value
+        of the attribute are occurrences of the same word.
     """
 
     wants_labels = True
@@ -39,7 +39,7 @@ class DocumentColumn(LabelColumn):
         self.labels: list[str] = []
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Collect the labels of the training docs, O first."""
+        """Collect the labels of the training docs, with O first."""
         self.labels = counts.labels.labels
 
     def save(self, saved: SavedColumns) -> None:
@@ -47,24 +47,24 @@ class DocumentColumn(LabelColumn):
         saved["labels"] = self.labels
 
     def load(self, saved: SavedColumns) -> None:
-        """Read the labels, and check them."""
+        """Read the labels and validate them."""
         check_strings("labels", saved["labels"])
         self.labels = saved["labels"]
 
     @property
     def value_names(self) -> list[str]:
-        """The names of the shares of labels: see `share_names`."""
+        """The names of the label shares: see `share_names`."""
         return share_names(self.labels)
 
     @property
     def width(self) -> int:
-        """The maximum number of features that a token has."""
+        """The maximum number of features of a token."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
-        """Group the tokens of each doc by the value of the attribute. Only capitalised words and
-        words with a digit that occur again in the doc are in a group. Returns the index of each
-        token's group, -1 for none. Shape: (N,)"""
+        """Group the tokens in each doc by the value of the attribute. Groups only contain words
+        that are capitalised or contain a digit and that occur more than once in the doc. Returns
+        the index of each token's group, or -1. Shape: (N,)"""
         keys = batch.tokens.keys[self.attribute]
         has_value = keys != 0
         takes_part = (batch.is_capitalised | batch.has_digit) & has_value
@@ -73,10 +73,10 @@ class DocumentColumn(LabelColumn):
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
-        """Find the shares of labels at the other occurrences of each token's value."""
-        # The ids of features follow from the order of the labels in training, so the probabilities
-        # are put in this order. A label unknown to the first pass has the probability 0: a column
-        # of zeros is added at the end, where the index -1 finds it.
+        """Compute the label shares for the other occurrences of each token's value."""
+        # Feature ids depend on the order of the labels in training, so reorder the probabilities.
+        # Labels that the first pass doesn't predict have a probability of 0: the index -1 refers to
+        # a column of zeros that is added at the end.
         index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
         indices = [index_of_label.get(label, -1) for label in self.labels]
         zeros = numpy.zeros_like(probabilities[:, :1])
@@ -87,8 +87,8 @@ class DocumentColumn(LabelColumn):
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
-    Returns the index of each token's group, -1 for a token without a group. Shapes: (N,), (N,),
-    (B,) to (N,)"""
+    Returns the index of each token's group, or -1 if it's not in a group. Shapes: (N,), (N,), (B,)
+    to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups
@@ -96,18 +96,18 @@ def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d
 
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
-    """Find the features of tokens from the mean probability that each label has at the other tokens
-    of their group. `groups` is what `number_groups` returns. Returns ids in the order of
+    """Compute the features of tokens from the mean probability of each label at the other tokens in
+    their group. `groups` is the result of `number_groups`. Returns ids in the order of
     `share_names`, -1 for none. Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if not len(tokens):
         return ids
     group_of_token = groups[tokens]
-    # The sums of the probabilities in each group. Shape: (number of groups, L + 1)
+    # The sum of the probabilities in each group. Shape: (number of groups, L + 1)
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
     numpy.add.at(sums, group_of_token, probabilities[tokens])
-    # The sums over the other tokens of the group, without the token itself. `share_ids` divides
+    # The sums over the other tokens of the group, excluding the token itself. `share_ids` divides
     # them by the number of these tokens.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)

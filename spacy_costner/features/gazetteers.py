@@ -1,7 +1,7 @@
 """Features of gazetteers, which are lists of phrases, such as the names of cities.
 
-If a phrase of the list is in a doc, the value of each of its tokens is the position in the phrase:
-"B" for the first token, "I" for one inside, "L" for the last, or "U" for the only one.
+The value of a token is its position in a matched phrase: "B" for the first token, "I" for a token
+inside, "L" for the last token, or "U" if it's the only one.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,14 @@ BEGIN = "B"
 INSIDE = "I"
 LAST = "L"
 UNIT = "U"
-"""The positions of tokens in a phrase, which are the values of the column."""
+"""The positions of tokens in a phrase. These are the values of the column."""
 
 
 class GazetteerColumn(KeyColumn):
-    """The column of a gazetteer: the position of the token in a phrase of the list.
+    """Gazetteer column. Its values are the positions of tokens in the gazetteer's phrases.
 
-    path (str): The file of phrases. It is needed in training only, as the model saves the phrases.
+    path (str): The path to the phrase file. Only required for training, because the phrases are
+        saved with the model.
     """
 
     reads_docs = True
@@ -43,7 +44,7 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Find the phrases in docs, and return the hash of each token's position: see
+        """Match the phrases in docs and return the hash of each token's position: see
         `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
@@ -53,7 +54,7 @@ class GazetteerColumn(KeyColumn):
         saved["phrases"][self.name] = self.gazetteer.phrases
 
     def load(self, saved: SavedColumns) -> None:
-        """Load the result of `save`, and check it."""
+        """Read the saved data and validate it."""
         super().load(saved)
         if self.name not in saved["phrases"]:
             raise ValueError(f"{self.name}: expected phrases, found none")
@@ -63,8 +64,8 @@ class GazetteerColumn(KeyColumn):
 
 
 class Gazetteer:
-    """A list of phrases, which are found in docs. Upper and lower case don't matter. Where phrases
-    overlap in a doc, the longest is found."""
+    """A list of phrases to match in docs. Matching is case-insensitive. If matches overlap, the
+    longest one is used."""
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = list(phrases)
@@ -72,9 +73,9 @@ class Gazetteer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line, its tokens separated by spaces.
+        """Read a UTF-8 file with one phrase per line and spaces between the tokens of a phrase.
 
-        RAISES (ValueError): If it can't be read.
+        RAISES (ValueError): If the file can't be read.
         """
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
@@ -91,21 +92,21 @@ class Gazetteer:
         return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Find the phrases in docs.
+        """Match the phrases in docs.
 
-        hash_of (HashOf): Hashes a position.
+        hash_of (HashOf): Function to hash a position.
         RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the
-            first token; 0 for tokens outside of phrases. Shape: (N,)
+            first token, or 0 for tokens outside of phrases. Shape: (N,)
         """
         n_tokens = sum(len(doc) for doc in docs)
         positions = numpy.zeros(n_tokens, dtype="uint64")
 
-        first_of_doc = 0  # the first token of the doc, counted over the batch
+        first_of_doc = 0  # the index in the batch of the doc's first token
         for doc in docs:
             matcher = self._matcher_of(doc.vocab)
             spans = matcher(doc, as_spans=True)
-            for span in filter_spans(spans):  # of spans that overlap the longest is left
-                # The first and the last token of the span, counted over the batch.
+            for span in filter_spans(spans):  # keep the longest of overlapping spans
+                # The indices in the batch of the span's first and last token.
                 first_token = first_of_doc + span.start
                 last_token = first_of_doc + span.end - 1
                 if first_token == last_token:
@@ -118,8 +119,8 @@ class Gazetteer:
         return positions
 
     def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
-        """The matcher for docs of a vocab. The last matcher is kept, as docs mostly have the same
-        vocab. Several threads may make one at the same moment: each sets it only when it is
+        """Return the matcher for a vocab. The last matcher is cached, because most docs share a
+        vocab. Threads may create matchers at the same time, so a matcher is only cached when it's
         complete."""
         if self._matcher is not None:
             matcher_vocab, matcher = self._matcher

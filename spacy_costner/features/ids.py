@@ -1,7 +1,8 @@
-"""Maps from hashes to ids, and compressing ids and hashes for saved models.
+"""Maps from hashes to ids, and compression of ids and hashes for saved models.
 
-A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are spaCy's, of 64 bits. Where
-a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
+Ids are consecutive integers starting at 0, and columns use them to refer to values. Hashes are
+spaCy's 64-bit hashes. If a hash is only used to check whether the model contains a word, only the
+lowest 32 bits are stored.
 """
 
 import zlib
@@ -15,48 +16,47 @@ from .. import sparse
 from ..files.compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
-"""Selects the bits of a hash that are kept. In a model that knows 30,000 words, two of them share
-these bits with a probability of .1, and one of 140,000 unknown words is taken for a known one."""
+"""Mask for the bits of a hash to store. In a model with 30,000 words, the probability that two of
+them share these bits is .1, and one in 140,000 unknown words is mistaken for a known one."""
 
 TRIAL_LEVEL = 1
-"""zlib's level of compression to find out which of two forms is shorter."""
+"""The zlib compression level to check which of two encodings is shorter."""
 
 SAVED_LEVEL = 6
-"""zlib's level of compression of saved data. Level 9 takes many times as long on sorted hashes and
-saves 1 or 2 % of the bytes."""
+"""The zlib compression level for saved data. Level 9 is many times slower for sorted hashes and
+only saves 1 to 2% of the bytes."""
 
 AS_THEY_ARE = b"n"
-"""The first byte of packed numbers that were compressed as they are."""
+"""The first byte of packed numbers that are stored directly."""
 
 DIFFERENCES = b"d"
-"""The first byte of packed numbers whose differences were compressed."""
+"""The first byte of packed numbers that are stored as differences."""
 
 MOST_ALIKE = 1 << 20
-"""The number of numbers that are unpacked although nothing else says how many there are, even if
-they are all alike. More than these have to differ: see `most_numbers`."""
+"""The maximum number of identical numbers to unpack if the expected number isn't known. Larger
+arrays have to contain different numbers: see `most_numbers`."""
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
-    """Make a map from each key in an array, (V,), to its index. Other keys are mapped to -1."""
+    """Create a map from each key in an array, (V,), to its index. All other keys are mapped to
+    -1."""
     ids = sparse.IdMap()
     ids.set(keys, numpy.arange(len(keys), dtype="int32"))
     return ids
 
 
 def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
-    """Make a map from the hash of each string in a list to its index. Other hashes are mapped to
-    -1."""
+    """Create a map from the hash of each string in a list to its index. All other hashes are mapped
+    to -1."""
     hashes = [get_string_id(string) for string in strings]
     return id_map(numpy.asarray(hashes, dtype="uint64"))
 
 
 def pack(numbers: Ints1d) -> bytes:
-    """Compress whole numbers of 32 bits, (N,). Small numbers take fewer bytes, and so do numbers
-    that differ little from the previous one: the form that is shorter at `TRIAL_LEVEL` is
-    returned."""
+    """Compress 32-bit integers, (N,). The numbers are stored directly or as differences between
+    adjacent numbers, depending on which is shorter at `TRIAL_LEVEL`."""
     numbers = numbers.astype("<i4")
-    # A difference may be too large for 32 bits. It is then right modulo 2^32, and so is the sum
-    # that `unpack` makes.
+    # Differences may overflow, but the sums in `unpack` are still correct modulo 2^32.
     differences = numpy.diff(numbers, prepend=numpy.int32(0)).astype("<i4")
     if len(compress(numbers, TRIAL_LEVEL)) <= len(compress(differences, TRIAL_LEVEL)):
         return AS_THEY_ARE + compress(numbers)
@@ -64,13 +64,13 @@ def pack(numbers: Ints1d) -> bytes:
 
 
 def unpack(data: bytes, most: int | None = None) -> Ints1d:
-    """Decompress the numbers that `pack` has compressed.
+    """Decompress the numbers compressed by `pack`.
 
     data (bytes): The compressed numbers.
-    most (int | None): The largest N that is expected. More are refused before they fill the memory.
-        None: the number is unknown. See `most_numbers`.
+    most (int | None): The maximum N that is expected. Larger arrays are rejected before they fill
+        the memory. None if it isn't known: see `most_numbers`.
     RETURNS (Ints1d): The numbers, in int32. Shape: (N,)
-    RAISES (Exception): If the data is damaged, or has too many numbers: an error of any kind.
+    RAISES (Exception): If the data is damaged or contains too many numbers. Can be any exception.
     """
     if most is None:
         most = most_numbers(data, MOST_ALIKE)
@@ -87,24 +87,25 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
 
 
 def most_numbers(data: bytes, n_alike: int) -> int:
-    """The maximum number of numbers that compressed data is expected to have: `n_alike`, which may
-    be all alike. More than these take half a bit each, as the numbers of large corpora do. Zeros
-    would take a thirtieth of a bit."""
+    """Return the maximum number of numbers that the compressed data is expected to contain. Up to
+    `n_alike` numbers may be identical. If there are more, each has to take up at least half a bit,
+    as is the case for large corpora. Zeros would only take up a thirtieth of a bit."""
     return max(n_alike, 16 * len(data))
 
 
 def compress(numbers: Ints1d, level: int = SAVED_LEVEL) -> bytes:
-    """Compress whole numbers, (N,), byte by byte: first the lowest byte of every number, then the
-    next byte of every number, and so on. The high bytes of small numbers are all alike, and need
-    next to no space. `level` is a level of zlib."""
+    """Compress integers, (N,), byte by byte: the lowest byte of every number first, then the next
+    byte of every number, and so on. The high bytes of small numbers are identical and take up
+    almost no space. `level` is the zlib compression level."""
     bytes_of_numbers = numbers.reshape(-1, 1).view("uint8")  # (N, itemsize), the lowest byte first
     return zlib.compress(bytes_of_numbers.T.tobytes(), level)
 
 
 def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
-    """The numbers of this type that `compress` has compressed: at most `most`. Shape: (N,)
+    """Decompress at most `most` numbers that were compressed by `compress` with this dtype.
+    Shape: (N,)
 
-    RAISES (Exception): If the data is damaged, or has more numbers: an error of any kind.
+    RAISES (Exception): If the data is damaged or contains more numbers. Can be any exception.
     """
     n_bytes = numpy.dtype(dtype).itemsize
     bytes_of_numbers = numpy.frombuffer(inflate(data, n_bytes * most), dtype="uint8")
@@ -113,16 +114,16 @@ def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
 
 
 def pack_hashes(hashes: Array1d) -> bytes:
-    """Compress hashes of 32 bits, (N,). If they are ascending, they need two thirds of the space
-    that they need in any other order."""
-    return pack(hashes.astype("<u4").view("<i4"))  # the same bits as numbers with a sign
+    """Compress 32-bit hashes, (N,). Hashes in ascending order take up two thirds of the space of
+    hashes in any other order."""
+    return pack(hashes.astype("<u4").view("<i4"))  # reinterpret as signed integers
 
 
 def unpack_hashes(data: bytes) -> Array1d:
-    """The hashes that `pack_hashes` has compressed, in uint32. Shape: (N,)
+    """Decompress the hashes compressed by `pack_hashes`, in uint32. Shape: (N,)
 
-    RAISES (Exception): If the data is damaged, or has too many hashes: an error of any kind.
+    RAISES (Exception): If the data is damaged or contains too many hashes. Can be any exception.
     """
-    # Hashes are random numbers. Even if they are sorted, and there are 40 million, each of them
-    # takes a byte: log2(2^32 / 40e6) + 1.4 bits. (A few may be alike.)
+    # Hashes are random numbers. Even 40 million sorted hashes take up at least one byte each:
+    # log2(2^32 / 40e6) + 1.4 bits. (Some may be identical.)
     return unpack(data, most=max(1000, len(data))).view("uint32")

@@ -1,9 +1,8 @@
-"""Features that say how often a value, such as a word, has each label: the share of each label, in
-bins.
+"""Features for how often a value, such as a word, has each label, as binned shares of the labels.
 
-If a word was O once and LOC three times, the share of LOC is .75. Two kinds of features are made
-so: label memory, which counts labels in the training docs, and features of the other occurrences of
-a word in its doc, which sum the probabilities of a first pass.
+For example, if a word was O once and LOC three times, the share of LOC is .75. Shares are used for
+two kinds of features: label memory, which counts the labels in the training docs, and features of a
+word's other occurrences in the same doc, which sum the probabilities predicted by a first pass.
 """
 
 from collections.abc import Sequence
@@ -12,27 +11,27 @@ import numpy
 from thinc.types import Array2d, Ints2d
 
 BORDERS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
-"""The borders between the 8 bins of shares. A share in the lowest bin is no feature."""
+"""The borders of the 8 bins for shares. There are no features for the lowest bin."""
 
 RANGES = [f"{low:g}-{high:g}" for low, high in zip((0, *BORDERS), (*BORDERS, 1))]
-"""The names of the bins of shares, such as "0.5-0.75"."""
+"""The names of the bins for shares, such as "0.5-0.75"."""
 
 TIMES_BORDERS = (2, 4)
-"""The borders between the bins of the number of times that a value occurs."""
+"""The borders of the bins for the number of times a value occurs."""
 
 N_TIMES = ("1", "2-3", "4+")
-"""The names of the bins of these numbers."""
+"""The names of the bins for the number of times a value occurs."""
 
 
 def share_names(labels: Sequence[str]) -> list[str]:
-    """The names of the features whose ids `share_ids` finds, in the order of the ids.
+    """Return the feature names for the ids of `share_ids`, in the order of the ids.
 
-    First come the features "LOC:0.5-0.75", for each label and each bin but the lowest: the share of
-    the label is in the bin. Then come the features "best:LOC:0.5-0.75:2-3", for each label, each
-    bin of shares and each bin of counts: the label is the most frequent one, its share is in the
-    first bin, and the count of the value is in the second.
+    First, there are features such as "LOC:0.5-0.75" for each label and each bin except the lowest:
+    the bin contains the share of the label. They're followed by features such as
+    "best:LOC:0.5-0.75:2-3" for each label, each bin of shares and each bin of counts: the label is
+    the most frequent one, and the bins contain its share and the number of times the value occurs.
 
-    labels (Sequence[str]): The labels, O first.
+    labels (Sequence[str]): The labels, with O first.
     RETURNS (list[str]): The names.
     """
     names = []
@@ -47,35 +46,34 @@ def share_names(labels: Sequence[str]) -> list[str]:
 
 
 def share_ids(counts: Array2d, width: int) -> Ints2d:
-    """Find the features of values, such as words, from the number of times that each value had each
-    label.
+    """Compute the feature ids of values, such as words, from the number of times each value had
+    each label.
 
-    A word that was O once and LOC three times has the features "best:LOC:0.75-0.9:4+",
-    "LOC:0.75-0.9" and "O:0.25-0.5". A share that is a border belongs to the bin above it.
+    For example, a word that was O once and LOC three times has the features "best:LOC:0.75-0.9:4+",
+    "LOC:0.75-0.9" and "O:0.25-0.5". A share on a border belongs to the bin above it.
 
     counts (Array2d): How often each of M values had each of L labels, or sums of probabilities.
         Shape: (M, L)
-    width (int): The number of ids to return for each value: first the id of the most frequent label
-        ("best"), then the ids of the shares of labels. If there are more, some are left out. There
-        is room for all if the width is 1 + the largest number of labels that a value has.
+    width (int): The number of ids to return for each value: the id of the most frequent label
+        ("best"), followed by the ids of label shares. If there are more, some are left out. A width
+        of 1 plus the maximum number of labels of a value is sufficient for all ids.
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (M, width)
     """
     n_values, n_labels = counts.shape
     n_bins_above_lowest = len(BORDERS)
-    # The number of times that each value occurs. Sums of probabilities are only close to whole
-    # numbers. Shape: (M,)
+    # The number of times each value occurs, rounded because sums of probabilities may not be exact
+    # integers. Shape: (M,)
     total = numpy.rint(counts.sum(axis=1))
-    # The bin of the share of each label, 0 for the lowest. A value that doesn't occur has shares of
-    # 0. Shapes: (M, L)
+    # The bin of each label's share, 0 for the lowest. If a value doesn't occur, its shares are 0.
+    # Shapes: (M, L)
     shares = counts / numpy.maximum(total, 1)[:, None]
     bins = numpy.searchsorted(BORDERS, shares, side="right")
-    # The id of the share of each label. A label has an id for every bin but the lowest, which has
-    # none. Shape: (M, L)
+    # The id of each label's share, or -1 for the lowest bin. Shape: (M, L)
     first_ids = numpy.arange(n_labels) * n_bins_above_lowest
     share_id = numpy.where(bins > 0, first_ids + bins - 1, -1)
 
-    # The id of the most frequent label. These ids come after the ids of the shares: a label has an
-    # id for every bin of its share and every bin of the total. Shape: (M,)
+    # The id of the most frequent label. These ids come after the ids of the shares. Each label has
+    # one id for each pair of a share bin and a count bin. Shape: (M,)
     best_label = counts.argmax(axis=1)
     best_bin = bins[numpy.arange(n_values), best_label]
     total_bin = numpy.searchsorted(TIMES_BORDERS, total, side="right")
@@ -84,7 +82,7 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
 
     ids = numpy.full((n_values, width), -1, dtype="int32")
     ids[:, 0] = numpy.where(total == 0, -1, best_id)
-    # In descending order, -1 comes last, so that ids are not left out for it.
+    # Sort in descending order, so that -1 is last and never displaces an id.
     descending_ids = -numpy.sort(-share_id, axis=1)[:, : width - 1]
     ids[:, 1 : 1 + descending_ids.shape[1]] = descending_ids
     return ids

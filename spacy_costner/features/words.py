@@ -1,9 +1,8 @@
-"""Features of words: the word itself, its shape, its first and last characters, flags, its type.
+"""Features of words: the word itself, its shape, prefixes and suffixes, flags, and word type.
 
-A column gives each token a value, such as its shape: see `column.py`. Here a value depends on the
-word alone, not on its doc, so it is computed once for each word. A *view* says how: it has a
-function that computes the value of a word. The function can use the attributes of spaCy's lexeme of
-the word, such as the word in lower case.
+The values in these columns only depend on the word, not on the context, so they're computed once
+per word: see `column.py`. A *view* defines how to compute a value from a word. It can use spaCy's
+lexeme attributes, such as the lowercase form.
 """
 
 import re
@@ -19,13 +18,13 @@ from .counts import TrainingCounts
 
 
 class WordView(NamedTuple):
-    """How the value of a word is computed, such as its shape or its last three characters.
+    """Defines how a value is computed from a word, such as its shape or its last three characters.
 
-    value_of (Callable): Takes a lexeme and its text, and returns the value, or None if the word has
-        none. The text is an argument because several columns need it, and reading it from a lexeme
-        is slow.
-    attribute (str | None): The attribute of the lexeme that the function reads. None: the text is
-        enough.
+    value_of (Callable): Function that takes a lexeme and its text and returns the value, or None if
+        the word has no value. The text is passed in because several columns need it and reading it
+        from the lexeme is slow.
+    attribute (str | None): The lexeme attribute that the function reads. None if it only uses the
+        text.
     """
 
     value_of: Callable[[Lexeme, str], str | None]
@@ -33,10 +32,10 @@ class WordView(NamedTuple):
 
 
 class WordColumn(StringColumn):
-    """A column whose values depend on the word alone. `Lookup` computes the value of a word once,
+    """A column whose values only depend on the word. `Lookup` computes the value of each word once
     and caches it.
 
-    view (WordView): How the value of a word is computed.
+    view (WordView): Defines how values are computed from words.
     """
 
     def __init__(self, name: str, window: Window, view: WordView) -> None:
@@ -44,15 +43,15 @@ class WordColumn(StringColumn):
         self.view = view
         if view.attribute is not None:
             self.lexeme_attributes = (view.attribute,)
-        self._ids: dict[str | None, int] = {}  # by value: see `set_values`
+        self._ids: dict[str | None, int] = {}  # keyed by value: see `set_values`
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values, and make the map from values to ids."""
+        """Set the values and update the map from values to ids."""
         super().set_values(values)
         self._ids = {value: i for i, value in enumerate(values)}
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Collect the values that are frequent in the training docs."""
+        """Collect the values that are frequent enough in the training docs."""
         value_counts: Counter[str] = Counter()
         for word_key, word_count in counts.word_counts.items():
             lexeme = counts.lexemes[word_key]
@@ -62,13 +61,12 @@ class WordColumn(StringColumn):
         self.collect_frequent(value_counts)
 
     def value_id(self, lexeme: Lexeme, word: str) -> int:
-        """The id of the value of a word. -1: the word has no value, or one that isn't a value of
-        the column."""
+        """Return the id of a word's value, or -1 if it has no value or an unknown one."""
         return self._ids.get(self.view.value_of(lexeme, word), -1)
 
 
 YES = "yes"
-"""The only value of a flag. A word without the flag has no value."""
+"""The only value of a flag. Words without the flag have no value."""
 
 TEXT_FLAGS: dict[str, Callable[[str], bool]] = {
     "has_digit": lambda word: any(map(str.isdigit, word)),
@@ -77,20 +75,20 @@ TEXT_FLAGS: dict[str, Callable[[str], bool]] = {
     "ends_with_period": lambda word: word.endswith("."),
     "is_first_upper": lambda word: word[:1].isupper(),
 }
-"""The flags that are computed from the text of a word."""
+"""Flags that are computed from the text of a word."""
 
 LEXEME_FLAGS = tuple(
     name for name in IDS if re.match("(IS|LIKE)_", name) and hasattr(Lexeme, name.lower())
 )
-"""The yes-or-no attributes of spaCy's lexemes, such as IS_TITLE. Not every such name in `IDS` is an
-attribute of lexemes: IS_OOV_DEPRECATED, for example, isn't."""
+"""The boolean attributes of spaCy's lexemes, such as IS_TITLE. Some names in `IDS`, such as
+IS_OOV_DEPRECATED, aren't lexeme attributes and are excluded."""
 
 FLAGS = (*LEXEME_FLAGS, *TEXT_FLAGS)
 """The names of all flags."""
 
 
 def prefix(size: int) -> WordView:
-    """A view of the first `size` characters of a word. A shorter word has no value."""
+    """Create a view of the first `size` characters of a word. Shorter words have no value."""
 
     def first_characters(lexeme: Lexeme, word: str) -> str | None:
         if len(word) < size:
@@ -101,7 +99,7 @@ def prefix(size: int) -> WordView:
 
 
 def suffix(size: int) -> WordView:
-    """A view of the last `size` characters of a word. A shorter word has no value."""
+    """Create a view of the last `size` characters of a word. Shorter words have no value."""
 
     def last_characters(lexeme: Lexeme, word: str) -> str | None:
         if len(word) < size:
@@ -112,8 +110,8 @@ def suffix(size: int) -> WordView:
 
 
 def flag(name: str) -> WordView:
-    """A view of one of `FLAGS`. The value of a word is "yes" if it has the flag. Otherwise it has
-    no value."""
+    """Create a view of one of `FLAGS`. The value is "yes" if the word has the flag. Otherwise, it
+    has no value."""
     if name in TEXT_FLAGS:
         has_flag = TEXT_FLAGS[name]
 
@@ -135,12 +133,12 @@ GREEK = (
     "sigma|tau|upsilon|phi|chi|psi|omega"
 )
 SPELLINGS = {
-    # The empty text, which has no first character, is no numeral.
+    # The lookahead excludes the empty string.
     "Roman numeral": re.compile("(?=.)(?:X{0,3})(?:IX|IV|V?I{0,3})"),
     "Greek letter": re.compile(f"(?i:{GREEK})|[\u0391-\u03c9]"),
     "base sequence": re.compile("[ACGTU]{4,}"),
 }
-"""The types of words that depend on their letters. A word is compared with these first."""
+"""Word types that depend on specific letters. These patterns are matched first."""
 
 OUTLINES = {
     "comma": re.compile(","),
@@ -158,16 +156,16 @@ OUTLINES = {
     "letters, then digits": re.compile("[Aa]+[-./]?0+"),
     "digits, then letters": re.compile("0+[-./]?[Aa]+"),
 }
-"""The other types of words. They are compared with the outline of a word, in which each capital is
-replaced by A, each other letter by a, and each digit by 0."""
+"""The other word types. These patterns are matched against the outline of a word, in which
+uppercase letters are replaced with A, other letters with a, and digits with 0."""
 
 CHARACTER_TYPES = (*SPELLINGS, *OUTLINES, "other")
-"""All types of words."""
+"""All word types."""
 
 
 def character_type(word: str) -> str:
-    """Find the type of a word: the first of `CHARACTER_TYPES` that fits all of it, or "other". The
-    types are similar to the types of Zhou and Su (2004)."""
+    """Return the type of a word: the first of `CHARACTER_TYPES` that matches the whole word, or
+    "other". The types are similar to those in Zhou and Su (2004)."""
     for name, pattern in SPELLINGS.items():
         if pattern.fullmatch(word):
             return name
@@ -179,10 +177,10 @@ def character_type(word: str) -> str:
 
 
 def _outline(character: str) -> str:
-    """The character that replaces another one in the outline of a word: see `OUTLINES`."""
+    """Return the replacement for a character in the outline of a word: see `OUTLINES`."""
     if character.isdigit():
         return "0"
-    if character.isupper() and character.isalpha():  # the symbol Ⓐ is upper, but no letter
+    if character.isupper() and character.isalpha():  # the symbol Ⓐ is uppercase but not a letter
         return "A"
     if character.isalpha():
         return "a"
@@ -195,5 +193,4 @@ WORD_VIEWS: dict[str, WordView] = {
     "SHAPE": WordView(lambda lexeme, word: lexeme.shape_, "SHAPE"),
     "character_type": WordView(lambda lexeme, word: character_type(word)),
 }
-"""The kinds of features of words that have a single column and no settings, keyed by their names in
-`windows`."""
+"""Word features that have a single column and no settings, keyed by their name in `windows`."""
