@@ -54,7 +54,7 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
     counts = TrainingCounts(labels=label_counts, strings=StringStore())
     reader = reader_of(columns)
 
-    token_batches = [reader.read([])]  # start with an empty batch, because `join_tokens` requires at least one
+    token_batches = [reader.read([])]  # so that there is at least one batch to join
     for batch in minibatch(docs, N_DOCS):
         tokens = reader.read(batch, strings=counts.strings)
         counts.add(tokens)

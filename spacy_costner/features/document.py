@@ -1,8 +1,8 @@
 """Features of the labels that a first pass predicts for a word's other occurrences in the same doc.
 
-The *first pass* is a separate model. Its predictions are made before the features of the main model
-are computed: see `ml.first_pass`. Tokens in a doc that have the same value of an attribute, such as
-the lowercase form, are *occurrences* of this value and form a *group*.
+The *first pass* is a separate model that predicts labels before the main model does: see
+`ml.first_pass`. Tokens in a doc that have the same value of an attribute, such as the lowercase
+form, are *occurrences* of this value and form a *group*.
 """
 
 from collections.abc import Sequence
