@@ -1,4 +1,4 @@
-"""Thinc models: from docs to potentials, and backprop of their gradient."""
+"""Thinc models that map docs to potentials and backpropagate the gradient."""
 
 from .dense import build_linear_chain_crf
 from .first_pass import FirstPass

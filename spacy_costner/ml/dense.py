@@ -1,8 +1,8 @@
-"""A CRF on the vectors of a Tok2Vec.
+"""A CRF with the vectors of a Tok2Vec.
 
 A linear layer maps the vector of each token to its emissions. The output layer, "transitions", adds
-the weights of transitions, start and end, which are the same for all docs. In shapes, N is the
-number of tokens, and K of tags.
+the weights for transitions, start and end, which are the same for all docs. In shapes, N is the
+number of tokens, and K the number of tags.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from thinc.types import Floats1d, Floats2d, Ragged
 from ..types import Potentials
 
 TRANSITION_PARAMS = ("transitions", "start", "end")
-"""The names of the weights of the output layer, which are fields of `Potentials`."""
+"""The names of the output layer's parameters, which are fields of `Potentials`."""
 
 
 def build_linear_chain_crf(
     tok2vec: Model[list[Doc], list[Floats2d]], nO: int | None = None
 ) -> Model[list[Doc], Potentials]:
-    """Build a linear-chain CRF over the vectors of a Tok2Vec.
+    """Build a linear-chain CRF with the vectors of a Tok2Vec.
 
-    tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener.
-    nO (int | None): The number of tags. The component sets it from its labels.
-    RETURNS (Model[list[Doc], Potentials]): The model. Its attribute "resize_output" is the function
-        `resize_linear_chain_crf`. Its reference "tok2vec" is the Tok2Vec.
+    tok2vec (Model[list[Doc], list[Floats2d]]): The Tok2Vec or listener.
+    nO (int | None): The number of tags. Set by the component, based on its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. It has the attribute "resize_output", which
+        is the function `resize_linear_chain_crf`, and a reference "tok2vec" to the Tok2Vec.
     """
     width = tok2vec.maybe_get_dim("nO")
-    emissions = Linear(nO, width, init_W=zero_init)  # All emissions are 0 at the start.
+    emissions = Linear(nO, width, init_W=zero_init)  # all emissions start at 0
     transitions = Transitions(nO)
     model: Model[list[Doc], Potentials] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions), transitions
@@ -57,8 +57,8 @@ def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
-    """Put emissions and the weights of the chain together. The backprop adds to the gradients of
-    the weights, and returns the gradient of the emissions."""
+    """Combine the emissions and the weights of the chain. The backprop callback increments the
+    gradients of the weights and returns the gradient of the emissions."""
     potentials = Potentials(
         emissions=cast(Floats2d, emissions.data),
         transitions=cast(Floats2d, model.get_param("transitions")),
@@ -80,14 +80,14 @@ def init(
     X: Ragged | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Set the scores of transitions, of the first tag and of the last tag to 0. Thinc calls this
-    when the model is initialized.
+    """Set the scores of transitions, start and end to 0. Called by Thinc when the model is
+    initialized.
 
-    X (Ragged | None): Emissions of some docs. Their data has a column for each tag, so they give
-        the number of tags if it is not set yet. Shape of the data: (N, K)
-    Y (Potentials | None): Not used. Thinc gives it to the `init` of every model.
+    X (Ragged | None): The emissions of sample docs, used to infer the number of tags if it isn't
+        set yet. Shape of the data: (N, K)
+    Y (Potentials | None): Not used. Thinc passes it in for every model.
     """
-    # For a dimension without a value, `has_dim` returns None.
+    # `has_dim` returns None if the dimension has no value.
     is_unset = model.has_dim("nO") is None
     if X is not None and is_unset:
         model.set_dim("nO", X.data.shape[1])
@@ -101,14 +101,15 @@ def init(
 def resize_linear_chain_crf(
     model: Model[list[Doc], Potentials], nO: int
 ) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing tags, whose scores don't change. `nO` is the new number of
-    tags. The output layer is replaced by a new one, so that optimizers don't use their state
-    of the smaller one."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the new number of tags.
+    The output layer is replaced with a new one, so that optimizers don't reuse their state for the
+    smaller layer."""
     transitions = model.get_ref("output_layer")
     larger = Transitions(nO)
-    if transitions.has_param("transitions"):  # not before the model is initialized
+    if transitions.has_param("transitions"):  # the model is initialized
         larger.initialize()
-        # The old tags come first on each axis: [:K, :K] of the transitions, [:K] of the others.
+        # The old tags come first on each axis: [:K, :K] for the transitions and [:K] for the
+        # others.
         for name in TRANSITION_PARAMS:
             weights = transitions.get_param(name)
             old_tags = tuple(slice(n_tags) for n_tags in weights.shape)
@@ -127,7 +128,7 @@ def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
     old_layer = model.get_ref("emissions")
     larger_layer = resize_linear_weighted(old_layer, nO)
     model.replace_node(old_layer, larger_layer)
-    # The layers that contain it have the same width.
+    # Update the width of the layers that contain it.
     for node in model.walk():
         if larger_layer in node.layers:
             node.set_dim("nO", nO, force=True)

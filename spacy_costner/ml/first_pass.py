@@ -1,8 +1,8 @@
-"""The first of two passes of a linear CRF. It predicts labels, and the second pass has features of
-these labels: see `features.document`.
+"""The first of two passes of a linear CRF. It predicts labels that are used as features in the
+second pass: see `features.document`.
 
-In shapes, B is the number of docs, N of tokens, L of labels, K of tags, V of features, and M of
-rows of weights for static vectors (see `weights`).
+In shapes, B is the number of docs, N the number of tokens, L the number of labels, K the number of
+tags, V the number of features, and M the number of weight rows for static vectors (see `weights`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,58 +24,58 @@ from ..tags import Tags
 from .weights import SparseWeights, TableSize
 
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
-"""Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
+"""Function that returns the probability of O and of each label for each token in docs.
+Shape: (N, L + 1)"""
 
 
 class FirstPass(Shim):
-    """The weights of the first pass. It has the features of the second pass, without the features
-    of labels.
+    """The weights of the first pass. It uses the same features as the second pass, except for the
+    label features.
 
-    In training, the second pass must not see labels that were predicted by weights trained on the
-    same docs: they would be too good. So the training docs are divided into folds. For each fold
-    there are weights, and features with a label memory (how often words had each label), that were
-    made of the docs of the other folds (see `set_folds`). Folds are not saved.
+    In training, the labels for the second pass must not be predicted by weights that were trained
+    on the same docs, because the predictions would be too good. The training docs are therefore
+    divided into folds. The weights and the label memory (how often words had each label) of each
+    fold are computed from the docs of the other folds (see `set_folds`). Folds aren't saved.
 
-    If a label is added to the component later, the first pass stays as it is: it is trained only at
-    initialization, so it could not learn the label.
+    If a label is added to the component later, the first pass doesn't change. It's only trained
+    during initialization and can't learn the new label.
 
-    settings (AdaGrad): Learning rate and regularisation.
-    average_power (float): How much later steps count more in the average of the weights: p in
-        `SparseWeights`.
-    keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
-        and the others rounded.
-    n_epochs (int): How often its training goes through the examples.
-    read_labels (ReadLabels | None): If you set this function, the labels that the second pass sees
-        are read from docs by it, and the first pass is neither trained nor used. It is not saved.
-    boundaries (Boundaries): Where the chain of a doc is cut. The component sets it.
-    tags (Tags): The tags of its chain. Training sets them. Before that there is only O.
-    weights (SparseWeights): The weights for new docs, which were trained on all training docs.
+    settings (AdaGrad): The learning rate and regularisation.
+    average_power (float): The exponent p of weight averaging: see `SparseWeights`.
+    keep_all (bool): Whether to keep all weights after training. Otherwise, small weights are set to
+        0 and the others are rounded.
+    n_epochs (int): The number of training epochs.
+    read_labels (ReadLabels | None): Optional function to read the labels for the second pass from
+        docs. If set, the first pass is neither trained nor used for predictions. It isn't saved.
+    boundaries (Boundaries): Where to split docs into sequences. Set by the component.
+    tags (Tags): The tags of the chain. Set by training. Only contains O before that.
+    weights (SparseWeights): The weights for new docs, trained on all training docs.
     """
 
     def __init__(
         self, settings: AdaGrad, average_power: float, n_epochs: int, keep_all: bool = False
     ) -> None:
-        super().__init__(None)  # a Thinc shim may wrap a model, this one does not
+        super().__init__(None)  # unlike most shims, this one doesn't wrap another model
         self.settings = settings
         self.average_power = average_power
         self.n_epochs = n_epochs
         self.tags = Tags(())
         self.weights = SparseWeights(settings, average_power, keep_all)
         self.read_labels: ReadLabels | None = None
-        self.boundaries: Boundaries = False  # a doc isn't cut
-        # Only in training: see `set_folds`.
+        self.boundaries: Boundaries = False  # docs aren't split
+        # Only set in training: see `set_folds`.
         self._folds: list[tuple[Features, SparseWeights]] = []
         self._fold_of_text: dict[int, int] = {}
 
     def set_folds(
         self, folds: Sequence[tuple[Features, Floats2d]], fold_of_text: dict[int, int]
     ) -> None:
-        """Set the weights that predict the labels of training docs: for each fold of the docs, the
-        weights that were trained on the other folds. Unlike in `SparseWeights.set_folds`, each fold
-        has its own transitions and its own features.
+        """Set the weights that predict the labels of training docs. The weights of each fold were
+        trained on the other folds. Unlike in `SparseWeights.set_folds`, each fold has separate
+        transitions and features.
 
-        folds (Sequence[tuple[Features, Floats2d]]): For each fold the features, and all rows of
-            weights. The last K + 2 rows are transitions, start and end. Shape: (V + M + K + 2, K)
+        folds (Sequence[tuple[Features, Floats2d]]): The features and the weight table of each fold.
+            The last K + 2 rows contain the transitions, start and end. Shape: (V + M + K + 2, K)
         fold_of_text (dict[int, int]): The fold of each doc, keyed by the hash of its text.
         """
         self._folds = []
@@ -85,27 +85,27 @@ class FirstPass(Shim):
 
     @property
     def can_predict(self) -> bool:
-        """Whether it can predict labels. It can't before it is trained."""
+        """Whether the first pass can predict labels. False before it's trained."""
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, batch: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """Predict the probability of O and of each label at each token. In training, each doc is
-        predicted by weights that were not trained on it.
+        """Predict the probability of O and of each label for each token. In training, each doc is
+        predicted by weights that weren't trained on it.
 
-        batch (FeatureBatch): The features of the docs. In training it has the hashes of the texts,
-            as `text_ids`.
-        docs (Sequence[Doc]): The docs. (They are always given. The default is there because Thinc
+        batch (FeatureBatch): The features of the docs. In training, they have to include
+            `text_ids`.
+        docs (Sequence[Doc]): The docs. (Required. The default value only exists because Thinc
             declares `Shim.predict` with a single argument.)
         RETURNS (Floats2d): The probabilities. Shape: (N, L + 1)
         """
         if self.read_labels is not None:
             return self.read_labels(docs)
-        if batch.text_ids is None or not self._folds:  # outside of training, or without folds
+        if batch.text_ids is None or not self._folds:  # not in training, or no folds
             return self._predict(self.weights, batch, docs)
 
         n_labels = len(self.tags.labels)
         probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
-        # The fold of each doc, -1 for none, and the fold of each token. Shapes: (B,), (N,)
+        # The fold of each doc (-1 if none) and of each token. Shapes: (B,), (N,)
         fold_of_doc = [self._fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
         for fold in sorted(set(fold_of_doc)):
@@ -115,12 +115,13 @@ class FirstPass(Shim):
                     docs_of_fold.append(doc)
             is_in_fold = fold_of_token == fold
             if fold == -1:
-                # These docs were in no fold, so the weights of all docs have not seen them either.
+                # These docs aren't in any fold, so the weights for all docs haven't seen them
+                # either.
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
-                # The label memory of the fold differs, so features are found again. It hasn't
-                # counted these docs, so they are found as outside of training.
+                # The fold has a different label memory, so extract the features again. This memory
+                # hasn't counted these docs, so they're treated like new docs.
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
             probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)
@@ -129,24 +130,24 @@ class FirstPass(Shim):
     def _predict(
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
-        """Predict the probability of O and of each label at each token by the given weights. The
+        """Predict the probability of O and of each label for each token with the given weights. The
         probability of a label is the sum over its tags. Shape: (N, L + 1)"""
-        # The chain takes the sequences between the borders of docs. (`batch` may have the lengths
-        # of more docs: see `FeatureBatch.select_tokens`.)
+        # Split the docs into sequences for the chain. (`batch` may still contain the lengths of all
+        # docs: see `FeatureBatch.select_tokens`.)
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
         return marginals @ self.tags.has_label
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Do nothing: it is trained before the second pass."""
+        """Do nothing, because the first pass is trained before the second pass."""
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Do nothing: the weights stay on the CPU."""
+        """Do nothing, because the weights stay on the CPU."""
 
     def select(self, rows: Ints1d) -> "FirstPass":
-        """Make a first pass of some features only, to be saved. `rows` has the indices of the V'
-        features to keep. Shape: (V',)"""
+        """Create a first pass with only some of the features, to be saved. `rows` contains the
+        indices of the V' features to keep. Shape: (V',)"""
         first_pass = FirstPass(
             self.settings, self.average_power, self.n_epochs, self.weights.keep_all
         )
@@ -155,18 +156,18 @@ class FirstPass(Shim):
         return first_pass
 
     def to_bytes(self) -> bytes:
-        """Save the weights and their tags."""
+        """Serialize the weights and tags to a bytestring."""
         tags = [[*self.tags.labels], self.tags.scheme.name, self.tags.outside]
         return srsly.msgpack_dumps({"tags": tags, "weights": self.weights.to_bytes()})
 
     def from_bytes(self, data: bytes, expected: TableSize | None = None) -> "FirstPass":
-        """Load the weights and their tags.
+        """Load the weights and tags from a bytestring.
 
-        data (bytes): The bytes that `to_bytes` returned.
-        expected (TableSize | None): The size of the weights of the second pass, whose features are
-            the same; tags may have been added to it. None: any size.
-        RETURNS (FirstPass): This first pass.
-        RAISES (ValueError): If they are damaged, or of another size.
+        data (bytes): The bytestring returned by `to_bytes`.
+        expected (TableSize | None): The size of the weights of the second pass, which has the same
+            features but may have additional tags. None: any size.
+        RETURNS (FirstPass): The modified object.
+        RAISES (ValueError): If the data is damaged or the weights have a different size.
         """
         try:
             saved: Any = srsly.msgpack_loads(data)
@@ -183,8 +184,7 @@ class FirstPass(Shim):
         return self
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
-        """Copy everything that is saved, and the boundaries. Folds and `read_labels` are not
-        copied."""
+        """Copy the saved data and the boundaries, but not the folds and `read_labels`."""
         copied = FirstPass(self.settings, self.average_power, self.n_epochs, self.weights.keep_all)
         copied.boundaries = self.boundaries
         copied.tags = self.tags

@@ -1,9 +1,10 @@
-"""A hidden layer over the words in the windows of tokens, next to the weights of a linear CRF.
+"""A hidden layer over the words in the tokens' windows, in addition to the weights of a linear CRF.
 
-Its scores are added to the scores of the sparse weights (see `weights`).
+The scores of the layer are added to the scores of the sparse weights (see `weights`).
 
-In shapes, N is the number of tokens, O of offsets from a token at which words are inputs, M of rows
-of weights of the inputs, H of hidden units, and K of tags.
+In shapes, N is the number of tokens, O the number of offsets from a token at which words are used
+as inputs, M the number of weight rows for the inputs, H the number of hidden units, and K the
+number of tags.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,22 +25,22 @@ from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
 HIDDEN_VECTOR_DROPOUT = 0.2
-"""The share of static vectors that are left out of an update of the layer. Chosen on development
-data, as is `UNIT_DROPOUT`: see docs/linear.md."""
+"""The dropout rate for the static vectors in the inputs of the layer. Chosen on development data,
+like `UNIT_DROPOUT`: see docs/linear.md."""
 
 UNIT_DROPOUT = 0.2
-"""The share of hidden units that are left out of an update, drawn for each token."""
+"""The dropout rate for hidden units, which are drawn separately for each token."""
 
 
 class HiddenInputs(NamedTuple):
-    """The inputs of the hidden layer from the words in the window of each token: the type of each
-    word, such as "capitalised", and its static vector.
+    """The inputs of the hidden layer for each token: the type of each word in its window, such as
+    "capitalised", and the word's static vector.
 
-    Its weights have M rows: first a row for each offset and type, then the rows of `VectorInputs`,
-    one for each offset and number of a vector.
+    The weights of the inputs have M rows: one row for each offset and type, followed by the rows of
+    `VectorInputs`, one for each offset and vector dimension.
 
-    type_rows (Ints2d): For each token and offset the weight row for the type of the word there, -1
-        for none. Shape: (N, O)
+    type_rows (Ints2d): The weight row for the word type at each offset from each token, or -1.
+        Shape: (N, O)
     vectors (VectorInputs): The static vectors of the words.
     """
 
@@ -48,11 +49,11 @@ class HiddenInputs(NamedTuple):
 
     @classmethod
     def from_batch(cls, batch: FeatureBatch, dropout: float = 0.0) -> "HiddenInputs":
-        """Make the inputs of the tokens of a batch. The share `dropout` of the vectors in their
-        windows is left out."""
+        """Create the inputs for the tokens of a batch. `dropout` is the dropout rate for the
+        vectors in their windows."""
         assert batch.vectors is not None
         assert batch.hidden_ids is not None and batch.hidden_rows is not None
-        # For the same words, `hidden_ids` has the ids of vectors, `hidden_rows` the rows of types.
+        # `hidden_ids` contains the vector ids and `hidden_rows` the type rows of the same words.
         vector_ids = batch.hidden_ids  # (N, O)
         if dropout:
             vector_ids = drop_ids(vector_ids, dropout)
@@ -60,12 +61,12 @@ class HiddenInputs(NamedTuple):
 
     @property
     def n_type_rows(self) -> int:
-        """The number of rows of weights for types."""
+        """The number of weight rows for types."""
         return count_type_rows(self.type_rows.shape[1])
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """Compute the products of the inputs and the weights of H units.
-        Shapes: (M, H) to (N, H)"""
+        """Compute the products of the inputs and the weights of H units. Shapes: (M, H) to
+        (N, H)"""
         products = sparse.sum_rows(self.type_rows, weights[: self.n_type_rows])
         products += self.vectors.score(weights[self.n_type_rows :])
         return products
@@ -80,14 +81,14 @@ class HiddenInputs(NamedTuple):
 
 
 def count_type_rows(n_offsets: int) -> int:
-    """Count the rows of weights for the types of words: one for each offset and type."""
+    """Return the number of weight rows for word types: one for each offset and type."""
     return n_offsets * len(CHARACTER_TYPES)
 
 
 class HiddenWeights(NamedTuple):
-    """The weights of a hidden layer. In the formula of `HiddenLayer` they are V, b and U.
+    """The weights of a hidden layer. They're called V, b and U in the formula of `HiddenLayer`.
 
-    inner (Floats2d): The weights from the inputs to the units, V. For the rows see `HiddenInputs`.
+    inner (Floats2d): The weights from the inputs to the units, V. See `HiddenInputs` for the rows.
         Shape: (M, H)
     bias (Floats1d): The bias of each unit, b. Shape: (H,)
     outer (Floats2d): The weights from the units to the scores of tags, U. Shape: (H, K)
@@ -99,15 +100,16 @@ class HiddenWeights(NamedTuple):
 
 
 class HiddenLayer(Shim):
-    """A layer of H hidden units. Let x_t be its input from the word of token t: the static vector
-    and, in a one-hot vector next to it, the type. Let V_o be the weights of offset o, b the bias
-    and U the weights from units to scores. Then the emissions of token t gain
+    """A layer of H hidden units. Let x_t be the input from the word of token t: its static vector,
+    concatenated with a one-hot vector of its type. Let V_o be the weights of offset o, b the bias
+    and U the weights from the units to the scores. The layer adds the following to the emissions of
+    token t:
 
         relu(sum over the offsets o of x_{t+o} V_o + b) U
 
-    V, b and U are trained by the optimizer of the config, unlike the sparse weights. U is 0 at
-    first, so that the layer changes no score. In prediction, x V_o is computed once for each word
-    and offset: see `WordSums`.
+    Unlike the sparse weights, V, b and U are trained by the optimizer in the config. U is
+    initialized to 0, so that the layer doesn't change any scores at first. For predictions, x V_o
+    is computed once for each word and offset: see `WordSums`.
 
     width (int): The number of hidden units, H.
     """
@@ -123,36 +125,37 @@ class HiddenLayer(Shim):
 
     @property
     def is_allocated(self) -> bool:
-        """Whether there are weights."""
+        """Whether the weights have been created."""
         return len(self.weights.inner) > 0
 
     def allocate(self, n_rows: int, n_tags: int) -> None:
-        """Create weights for M rows of inputs, `n_rows`, and K tags. The inner weights are drawn at
-        random, as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
+        """Create weights for M input rows, `n_rows`, and K tags. The inner weights are drawn at
+        random as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
         0."""
-        standard_deviation = numpy.sqrt(2 / max(n_rows, 1))  # a new layer has no rows yet
+        standard_deviation = numpy.sqrt(2 / max(n_rows, 1))  # new layers have no rows yet
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
         outer = numpy.zeros((self.width, n_tags), dtype="float32")
-        # `restart` also drops the gradients of weights that were here before.
+        # `restart` also discards the gradients of the previous weights.
         self.restart(HiddenWeights(inner.astype("float32"), bias, outer))
 
     def restart(self, weights: HiddenWeights) -> None:
-        """Restart training with copies of these weights."""
+        """Restart training from a copy of the given weights."""
         self._set_weights(HiddenWeights._make(array.copy() for array in weights))
         self._gradients = []
 
     def _set_weights(self, weights: HiddenWeights) -> None:
-        """Set the weights, and drop the sums of words, which were computed from other weights."""
+        """Set the weights and discard the word sums, which were computed from the previous
+        weights."""
         self.weights = weights
         self._word_sums = None
 
     def resize(self, n_tags: int) -> None:
-        """Add tags after the existing tags, whose scores don't change. The scores of new tags are
-        0. `n_tags` is the new number of tags."""
+        """Add tags after the existing tags. The scores of existing tags don't change, and the
+        scores of new tags are 0. `n_tags` is the new number of tags."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
-        # `restart` also drops gradients that are kept for an update: they have the old shape.
+        # `restart` also discards pending gradients, which have the old shape.
         self.restart(self.weights._replace(outer=outer))
 
     def score(self, batch: FeatureBatch) -> Floats2d:
@@ -166,19 +169,19 @@ class HiddenLayer(Shim):
         """Compute the sum of the inputs of each unit, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.from_batch(batch).score(self.weights.inner)
-        # The batch is predicted: take the sums of each word that were computed before.
+        # The batch has word ids, so use the cached sums of the words.
         word_sums = self._update_word_sums(batch.word_cache)
         return word_sums.sum_windows(batch.word_ids, batch.lengths)
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
-        """Return the sums of the inner weights for all words in a cache. They are kept until
-        weights change. If several threads add words at once, the sums of the last thread are
-        kept."""
+        """Return the sums of the inner weights for all words in a cache. They're cached until the
+        weights change. If several threads add words at once, the last thread's sums are kept."""
         inner = self.weights.inner
         word_sums = self._word_sums
         if word_sums is None or not word_sums.matches(inner, cache):
-            slots = cache.hidden_slots  # the inputs of the layer from a word, by offset
-            # `WordSums` treats types as features: their weights come before the weights of vectors.
+            slots = cache.hidden_slots  # the slots of the layer's inputs
+            # `WordSums` treats types as features, because their weights come before the vector
+            # weights.
             n_type_rows = count_type_rows(len(slots.by_offset))
             word_sums = WordSums.empty(
                 inner,
@@ -192,26 +195,25 @@ class HiddenLayer(Shim):
         return word_sums
 
     def begin_update(self, batch: FeatureBatch) -> tuple[Floats2d, Callable[[Floats2d], None]]:
-        """Score tokens in training, with dropout of the vectors in their windows and of their
+        """Score tokens in training, with dropout for the vectors in their windows and for the
         hidden units.
 
         batch (FeatureBatch): The features of the tokens.
-        RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores; and the backprop, which
-            takes the gradient with respect to them and keeps it until `finish_update`.
-            Shapes: (N, K)
+        RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores, and a backprop callback
+            that receives their gradient and stores it until `finish_update`. Shapes: (N, K)
         """
         inner, bias, outer = self.weights
         inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
-        # Each unit is multiplied by 0 if it is left out. The others count more, so that the mean of
-        # a sum over them stays the same. Shape: (N, H)
+        # Dropped units are multiplied by 0. The others are scaled up, so that the mean of their sum
+        # doesn't change. Shape: (N, H)
         is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
         factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
-            """Compute the gradients of V, b and U, and keep them. Shape: (N, K)"""
-            d_scores = d_scores.astype("float32")  # a loss may compute in float64
+            """Compute the gradients of V, b and U and store them. Shape: (N, K)"""
+            d_scores = d_scores.astype("float32")  # losses may use float64
             d_units = (d_scores @ outer.T) * factors
             d_units[units <= 0] = 0  # the backward pass of relu
             gradient = HiddenWeights(
@@ -224,15 +226,14 @@ class HiddenLayer(Shim):
         return units @ outer, add_gradient
 
     def gradient(self) -> HiddenWeights:
-        """Return the gradient that is kept for the next update: the sum over all batches since the
-        last one. There has to be at least one."""
-        # `zip` gives the gradients of V of all batches, then the gradients of b, then the gradients
-        # of U.
+        """Return the pending gradient for the next update, summed over all batches since the last
+        update. There has to be at least one batch."""
+        # `zip` returns the gradients of V for all batches first, then of b, then of U.
         return HiddenWeights._make(numpy.sum(arrays, axis=0) for arrays in zip(*self._gradients))
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the gradients that are kept. (`nlp.rehearse` passes a function
-        instead of an optimizer, which updates nothing.)"""
+        """Update the weights with the pending gradients. (`nlp.rehearse` passes in a function
+        instead of an optimizer, in which case nothing is updated.)"""
         if not self._gradients:
             return
         gradient = self.gradient()
@@ -247,8 +248,8 @@ class HiddenLayer(Shim):
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Predict with the averages of the weights in this context, if an optimizer keeps averages.
-        `params` are these averages, keyed by the id of the shim and the name of the parameter."""
+        """Use the averages of the weights for predictions within this context, if the optimizer
+        uses averages. `params` are the averages, keyed by shim id and parameter name."""
         weights_in_training = self.weights
         self._set_weights(self._find_averages(params))
         try:
@@ -257,40 +258,40 @@ class HiddenLayer(Shim):
             self._set_weights(weights_in_training)
 
     def averaged(self, optimizer: Optimizer) -> HiddenWeights:
-        """Return the weights to use after training: their averages if the optimizer keeps averages,
-        the weights after the last step otherwise."""
+        """Return the weights to use after training: their averages if the optimizer uses averages,
+        otherwise the weights after the last step."""
         return self._find_averages(optimizer.averages or {})
 
     def _find_averages(self, averages: dict[tuple[int, str], Any]) -> HiddenWeights:
-        """Look up the averages of the weights among all averages of an optimizer. A weight that has
-        no average stays as it is."""
+        """Look up the averages of the weights in the optimizer's averages. Weights without an
+        average are returned unchanged."""
         averaged_arrays: list[Any] = []
         for name, array in zip(HiddenWeights._fields, self.weights):
             averaged_arrays.append(averages.get((self.id, name), array))
         return HiddenWeights._make(averaged_arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle: all but the sums of words, which are made again when
+        """Return the state for pickling, without the word sums, which are recomputed when
         needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "HiddenLayer":
-        """Make a copy with a new id, as optimizers keep averages by id."""
-        copied = super().copy()  # this one has the same id
-        copied.id = HiddenLayer(0).id  # each new shim gets the next id
+        """Create a copy with a new id, because optimizers store averages by id."""
+        copied = super().copy()  # has the same id
+        copied.id = HiddenLayer(0).id  # every new shim gets a new id
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Do nothing: the weights stay on the CPU."""
+        """Do nothing, because the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights."""
+        """Serialize the weights to a bytestring."""
         return srsly.msgpack_dumps(self.weights._asdict())
 
     def from_bytes(self, data: bytes) -> "HiddenLayer":
-        """Load the weights.
+        """Load the weights from a bytestring.
 
-        RAISES (ValueError): If they are damaged, or have another number of hidden units.
+        RAISES (ValueError): If the weights are damaged or the number of hidden units is different.
         """
         try:
             weights = HiddenWeights(**srsly.msgpack_loads(data))
@@ -312,25 +313,25 @@ class HiddenLayer(Shim):
 
 class WithHiddenLayer(NamedTuple):
     """The sparse weights and the hidden layer of a linear CRF, which are trained together. Their
-    scores are added.
+    scores are added up.
 
     weights (SparseWeights): The sparse weights.
-    layer (HiddenLayer): The layer.
+    layer (HiddenLayer): The hidden layer.
     """
 
     weights: SparseWeights
     layer: HiddenLayer
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
-        """Score docs, from their features."""
+        """Score docs by their features."""
         scores = self.weights.potentials(batch)
         return scores._replace(emissions=scores.emissions + self.layer.score(batch))
 
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradients of the linear model and of the
-        hidden layer for the next update: see `SparseWeights.begin_update`."""
+        """Score docs in training. The backprop callback stores the gradients of the sparse weights
+        and the hidden layer for the next update: see `SparseWeights.begin_update`."""
         scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
         layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
 
@@ -341,16 +342,17 @@ class WithHiddenLayer(NamedTuple):
         return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update both with the gradients that are kept."""
+        """Update the sparse weights and the hidden layer with the pending gradients."""
         self.weights.finish_update(optimizer)
         self.layer.finish_update(optimizer)
 
 
 class HiddenLayerAlone(NamedTuple):
-    """The hidden layer of a linear CRF, which is trained alone: the sparse weights don't change.
-    Their scores are in the batches, as `FeatureBatch.linear_scores`.
+    """The hidden layer of a linear CRF when only the layer is trained and the sparse weights are
+    fixed. The scores of the sparse weights are stored in the batches, as
+    `FeatureBatch.linear_scores`.
 
-    layer (HiddenLayer): The layer.
+    layer (HiddenLayer): The hidden layer.
     """
 
     layer: HiddenLayer
@@ -360,9 +362,9 @@ class HiddenLayerAlone(NamedTuple):
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training.
 
-        batch (FeatureBatch): The features, with the scores of the linear model, which stay fixed.
-        dropout (float): Not used: dropout is for the features of the linear model.
-        RETURNS (tuple): The scores of both added up; and the callback, which keeps the gradient of
+        batch (FeatureBatch): The features, including the fixed scores of the linear model.
+        dropout (float): Not used, because it only applies to the features of the linear model.
+        RETURNS (tuple): The sum of both scores, and a backprop callback that stores the gradient of
             the hidden layer for the next update.
         """
         scores = batch.linear_scores
@@ -375,5 +377,5 @@ class HiddenLayerAlone(NamedTuple):
         return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the layer with the gradients that are kept."""
+        """Update the layer with the pending gradients."""
         self.layer.finish_update(optimizer)

@@ -1,8 +1,8 @@
-"""A CRF on sparse features and on the vectors of a Tok2Vec: a hybrid.
+"""A CRF with sparse features and the vectors of a Tok2Vec: a hybrid.
 
-Its emissions are the sum of the emissions of two parts. The sparse part is a linear model (see
+The emissions are the sum of the emissions of two parts. The sparse part is a linear model (see
 `sparse`). The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and
-N of tokens.
+N the number of tokens.
 """
 
 from collections.abc import Callable
@@ -37,25 +37,25 @@ def build_hybrid_crf(
     keep_all: bool = False,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
-    """Build a linear-chain CRF on sparse features and a Tok2Vec. Its emissions are the sum of the
+    """Build a linear-chain CRF with sparse features and a Tok2Vec. The emissions are the sum of the
     emissions of both parts.
 
-    tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener. It is trained by the
-        optimizer of the config.
-    features (Template | None): The template of features: see `build_sparse_crf`.
+    tok2vec (Model[list[Doc], list[Floats2d]]): The Tok2Vec or listener. It's trained by the
+        optimizer in the config.
+    features (Template | None): The feature template: see `build_sparse_crf`.
     learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Settings of the sparse part:
         see `build_sparse_crf`.
-    part_dropout (float): The share of docs that use only one of the two parts in an update, each
-        part equally often; its emissions are doubled. Each part thus learns to predict without the
-        other.
-    linear_epochs (int): If it isn't 0, the sparse part is trained at initialization, and goes
-        through the examples this number of times. After that it doesn't change, and the Tok2Vec is
-        trained to correct its scores. 0: both parts are trained together.
-    keep_all (bool): Whether all weights of the sparse part are kept: see `build_sparse_crf`.
-    nO (int | None): The number of tags. The component sets it from its labels.
-    RETURNS (Model[list[Doc], Potentials]): The model, with the attributes "build_vocab",
-        "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
-    RAISES (ValueError): If a number is out of its range.
+    part_dropout (float): The proportion of docs for which one of the two parts is dropped in an
+        update. Each part is dropped equally often, and the emissions of the other part are doubled.
+        As a result, each part learns to predict without the other.
+    linear_epochs (int): If greater than 0, the sparse part is trained for this number of epochs
+        during initialization and then frozen, and the Tok2Vec is trained to correct its scores. If
+        0, both parts are trained together.
+    keep_all (bool): Whether to keep all weights of the sparse part: see `build_sparse_crf`.
+    nO (int | None): The number of tags. Set by the component, based on its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. It has the attributes "build_vocab",
+        "resize_output" and "linear_epochs", and a reference "tok2vec" to the Tok2Vec.
+    RAISES (ValueError): If a number is out of range.
     """
     within(0, 1, "HybridCRF", "part_dropout", part_dropout)
     at_least(0, "HybridCRF", "linear_epochs", linear_epochs)
@@ -94,14 +94,14 @@ def build_hybrid_crf(
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Add the emissions of both parts. In training, the share `part_dropout` of the docs uses only
-    one of the parts. This is the `forward` of the Thinc model."""
+    """Add up the emissions of both parts. In training, one of the parts is dropped for a proportion
+    `part_dropout` of the docs. This is the model's forward function."""
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     dense_emissions, backprop_dense = dense(docs, is_train)
 
-    # The factors of the two parts in each doc: 1 and 1 or, in the share `part_dropout` of the docs,
-    # 2 and 0 or 0 and 2. Shape: (B, 2)
+    # The factors of the two parts for each doc: 1 and 1 by default, and 2 and 0 or 0 and 2 for a
+    # proportion `part_dropout` of the docs. Shape: (B, 2)
     factors = numpy.ones((len(docs), 2), dtype="float32")
     if is_train and part_dropout:
         chance = numpy.random.uniform(size=len(docs))
@@ -136,6 +136,6 @@ def resize_hybrid_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     tags."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)
-    resize_emissions(model, nO)  # of the dense part: its linear layer is a reference of the model
+    resize_emissions(model, nO)  # the dense part: the model has a reference to its linear layer
     model.set_dim("nO", nO, force=True)
     return model

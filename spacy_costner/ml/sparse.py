@@ -1,9 +1,9 @@
-"""A CRF on sparse features: the linear model.
+"""A CRF with sparse features: the linear model.
 
-It is a Thinc model without layers. Its shims do the work: `Features` finds the features of tokens,
-and `SparseWeights` has their weights, sums them to scores, and is trained. Shims are saved and
-copied with the model. A model that has the linear model as a part, next to a Tok2Vec, is called
-hybrid: see `hybrid`.
+This is a Thinc model without layers. The work is done by its shims: `Features` extracts the
+features of tokens, and `SparseWeights` stores their weights, computes the scores and is trained.
+Shims are saved and copied together with the model. If the linear model is combined with a Tok2Vec,
+the result is called a hybrid: see `hybrid`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ from .weights import AVERAGE_POWER, SparseWeights, TableSize
 AnyShim = TypeVar("AnyShim", bound=Shim)
 
 DEFAULTS = AdaGrad()
-"""The settings of AdaGrad that a config doesn't have to name: the same in all our configs."""
+"""The default AdaGrad settings."""
 
 
 def build_sparse_crf(
@@ -41,35 +41,34 @@ def build_sparse_crf(
     hidden_window: int = 1,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
-    """Build a linear-chain CRF on sparse features.
+    """Build a linear-chain CRF with sparse features.
 
-    features (Template | None): The template of features. None: the template of `Features.v1` with
-        its default settings.
-    learn_rate (float): The learning rate of AdaGrad, which trains this model with any
-        optimizer in the config.
-    L1 (float): The penalty of the sum of the absolute weights, for each update.
-    L2 (float): The penalty of half the sum of the squared weights, for each update.
-    dropout (float): The share of the features of tokens that is left out at random in training.
-    eps (float): The updates of a weight are small as long as its gradients so far are small
-        compared with this number. Near 0 even a small first gradient makes a full update.
-    average_power (float): If averages are used, the weights after step t count t^p, and this is p.
-        With 0 all steps count the same.
-    first_pass_epochs (int): How often the training of the first pass goes through the examples. It
-        is trained at initialization, if the features have `document`.
-    keep_all (bool): Whether all weights and all values of features are kept. Otherwise weights and
-        values that hardly matter are left out after training, and saved models take a tenth of the
-        bytes.
-    hidden (int): The number of units of a hidden layer over the static word vectors, which the
-        features have to include. It is trained by the optimizer of the config. 0: no such layer.
-    hidden_window (int): The inputs of the layer are the vectors of words up to this number of
-        tokens to either side.
-    nO (int | None): The number of tags. The component sets it from its labels.
+    features (Template | None): The feature template. None: `Features.v1` with its default settings.
+    learn_rate (float): The learning rate of AdaGrad, which trains the sparse weights regardless of
+        the optimizer in the config.
+    L1 (float): The L1 penalty per update: the factor for the sum of the absolute weights.
+    L2 (float): The L2 penalty per update: the factor for half the sum of the squared weights.
+    dropout (float): The proportion of features that is dropped at random in training.
+    eps (float): Updates of a weight are small while its accumulated gradients are small compared
+        with this value. If it's close to 0, even a small first gradient causes a full update.
+    average_power (float): The exponent p of weight averaging, which weights step t by t^p. If 0,
+        all steps have the same weight. Only used if the optimizer uses averages.
+    first_pass_epochs (int): The number of epochs for training the first pass. It's trained during
+        initialization if the features include `document`.
+    keep_all (bool): Whether to keep all weights and feature values. Otherwise, unimportant weights
+        and values are removed after training, which makes saved models about ten times smaller.
+    hidden (int): The number of units in a hidden layer over the static word vectors, which the
+        features have to include. The layer is trained by the optimizer in the config. If 0, there
+        is no hidden layer.
+    hidden_window (int): The number of tokens on either side whose vectors are inputs of the hidden
+        layer.
+    nO (int | None): The number of tags. Set by the component, based on its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
-        and, if it has them, `FirstPass` and `HiddenLayer`. Its attributes are functions that take
-        the model as their first argument: see `build_vocab`, `find_features`, `score_features`
-        and, as "resize_output", `resize_sparse_crf`.
-    RAISES (ValueError): If a number is out of its range, or if there is a hidden layer, and the
-        features don't include static vectors.
+        and, if used, `FirstPass` and `HiddenLayer`. Its attributes are functions whose first
+        argument is the model: `build_vocab`, `find_features`, `score_features` and, as
+        "resize_output", `resize_sparse_crf`.
+    RAISES (ValueError): If a number is out of range, or if there is a hidden layer but the features
+        don't include static vectors.
     """
     features = features or Template()
     where = "spacy_costner.SparseCRF"
@@ -92,7 +91,7 @@ def build_sparse_crf(
         features = features.with_hidden_window(hidden_window)
 
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
-    # `is_linear` and `linear_part` rely on these two being the first.
+    # `is_linear` and `linear_part` expect these two to be first.
     shims: list[Shim] = [
         Features(features, dropout),
         SparseWeights(settings, average_power, keep_all),
@@ -111,13 +110,13 @@ def build_sparse_crf(
 
 
 def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None:
-    """Load the shims of a linear CRF. The features come first: the number of weights has to fit
-    them, which is checked before memory is allocated.
+    """Load the shims of a linear CRF. The features are loaded first, so that the expected number of
+    weights can be checked before memory is allocated.
 
     model (Model): The linear CRF.
-    saved (Sequence[bytes]): The saved bytes of each of its shims.
-    n_tags (int | None): The number of tags. None: the number is still unknown.
-    RAISES (ValueError): If a shim is missing, damaged, or doesn't fit the others.
+    saved (Sequence[bytes]): The saved bytes of each shim.
+    n_tags (int | None): The number of tags. None if it isn't known yet.
+    RAISES (ValueError): If a shim is missing, damaged, or incompatible with the others.
     """
     if len(saved) != len(model.shims):
         raise ValueError(f"{model.name}: expected {len(model.shims)} shims, got {len(saved)}")
@@ -133,17 +132,17 @@ def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None
 
 
 def is_linear(model: Model) -> bool:
-    """Whether a model is a linear CRF, not a hybrid that has one as a part."""
+    """Check whether a model is a linear CRF, and not a hybrid that contains one."""
     return len(model.shims) > 1 and isinstance(model.shims[1], SparseWeights)
 
 
 def has_linear_part(model: Model) -> bool:
-    """Whether a model is a linear CRF, or a hybrid that has one as a part."""
+    """Check whether a model is a linear CRF or a hybrid that contains one."""
     return _find_linear(model) is not None
 
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:
-    """The features and the weights of a linear CRF, or of the linear part of a hybrid.
+    """Return the features and weights of a linear CRF or of the linear part of a hybrid.
 
     RAISES (ValueError): If the model is neither.
     """
@@ -155,13 +154,13 @@ def linear_part(model: Model) -> tuple[Features, SparseWeights]:
 
 
 def first_pass_of(model: Model) -> FirstPass | None:
-    """The first pass of a model with a linear part, if it has one."""
+    """Return the first pass of a linear CRF or of the linear part of a hybrid, if any."""
     return _find_shim(model, FirstPass)
 
 
 def hidden_layer_of(model: Model) -> HiddenLayer | None:
-    """The hidden layer of a linear CRF, if it has one with weights. If the model was initialized
-    without docs, it doesn't know the static vectors, and its layer has no weights."""
+    """Return the hidden layer of a linear CRF if its weights have been created. They don't exist if
+    the model was initialized without docs, because the static vectors aren't known in this case."""
     layer = _find_shim(model, HiddenLayer)
     if layer is None or not layer.is_allocated:
         return None
@@ -169,8 +168,8 @@ def hidden_layer_of(model: Model) -> HiddenLayer | None:
 
 
 def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
-    """The parts of a linear CRF, or of the linear part of a hybrid, that updates train: the weights
-    and, if it has one, the hidden layer."""
+    """Return the parts of a linear CRF, or of the linear part of a hybrid, that are trained by
+    updates: the weights and, if any, the hidden layer."""
     _, weights = linear_part(model)
     layer = hidden_layer_of(model)
     if layer is None:
@@ -179,8 +178,8 @@ def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
 
 
 def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
-    """The shim of class `kind` of a linear CRF, or of the linear part of a hybrid, if it has
-    one."""
+    """Return the shim of the given class in a linear CRF or in the linear part of a hybrid, if
+    any."""
     linear_model = _find_linear(model)
     if linear_model is None:
         return None
@@ -191,8 +190,8 @@ def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
 
 
 def _find_linear(model: Model) -> Model | None:
-    """The linear CRF among a model and its layers, if there is one."""
-    if is_linear(model):  # usually so, and to walk over the layers is slow
+    """Return the linear CRF in a model and its layers, if any."""
+    if is_linear(model):  # the usual case, and faster than walking the layers
         return model
     return next(filter(is_linear, model.walk()), None)
 
@@ -200,11 +199,11 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Score docs by their features. This is the `forward` of the Thinc model. The backprop keeps
-    the gradient with respect to the scores for the next update. Docs have no gradient: the backprop
-    returns them."""
+    """Score docs by their features. This is the model's forward function. The backprop callback
+    stores the gradient with respect to the scores for the next update and returns the docs, which
+    have no gradient."""
     if not is_train:
-        # The weights of each word are summed only once, and kept: see `WordSums`.
+        # The weights of each word are summed once and cached: see `WordSums`.
         features = find_features(model, docs, by_word=True)
         scores = trained_parts(model).potentials(features)
         return _copy_to_device(model, scores), lambda gradient: docs
@@ -222,12 +221,12 @@ def forward(
 def score_features(
     model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
-    """Score training docs by their features, as `find_features` returns them. The backprop keeps
-    the gradient for the next update. But if the weights have folds, it does nothing, and each doc
-    is scored by weights that were not trained on it: see `SparseWeights.set_folds`."""
+    """Score training docs by the features that `find_features` returned. The backprop callback
+    stores the gradient for the next update. If the weights have folds, the callback does nothing,
+    and each doc is scored by weights that weren't trained on it: see `SparseWeights.set_folds`."""
     features, weights = linear_part(model)
     if weights.emissions_of_folds:
-        # The weights were trained at initialization, and don't change any more.
+        # The weights were trained during initialization and don't change anymore.
         return _copy_to_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
@@ -238,7 +237,7 @@ def score_features(
 
 
 def _copy_to_device(model: Model, scores: Potentials) -> Potentials:
-    """Copy scores to the device of a model. The sparse weights themselves stay on the CPU."""
+    """Copy scores to the model's device. The sparse weights stay on the CPU."""
     if isinstance(model.ops, NumpyOps):
         return scores
     return map_scores(model.ops.asarray, scores)
@@ -249,22 +248,22 @@ def init(
     X: list[Doc] | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Build the vocabulary of features from the docs `X`, unless `build_vocab` has done so. Then,
-    if the number of tags is known, make the sparse weights, which are all 0, and the weights of the
-    hidden layer, if the model has one: see `HiddenLayer.allocate`. `Y` is not used."""
+    """Build the feature vocabulary from the docs `X`, unless this was already done by
+    `build_vocab`. If the number of tags is known, create the sparse weights, which are all 0, and
+    the weights of the hidden layer, if any: see `HiddenLayer.allocate`. `Y` is not used."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
     if model.has_dim("nO"):
         n_tags = model.get_dim("nO")
         weights.allocate(len(features), n_tags, features.n_vector_rows)
-        layer = _find_shim(model, HiddenLayer)  # `hidden_layer_of` finds it only if it has weights
+        layer = _find_shim(model, HiddenLayer)  # `hidden_layer_of` requires weights
         if layer is not None:
             layer.allocate(features.n_hidden_rows, n_tags)
 
 
 def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
-    """Build the vocabulary of features from docs with their entities."""
+    """Build the feature vocabulary from docs with entity annotations."""
     features, _ = linear_part(model)
     features.build_vocab(docs)
 
@@ -276,21 +275,21 @@ def find_features(
     is_train: bool = False,
     by_word: bool = False,
 ) -> FeatureBatch:
-    """Find the features of the tokens of docs. If the model has a first pass, there are features of
-    the labels that it predicts, too.
+    """Extract the features of the tokens in docs. If the model has a first pass, this includes
+    features of its predicted labels.
 
-    docs (Sequence[Doc]): The docs, with the attributes that the template reads.
-    is_train (bool): Whether the model learns from the labels of these docs. The label memory (see
-        `features.memory`) then ignores the labels that it has counted in them.
-    by_word (bool): Whether the batch has the ids of words instead of the rows of weights that
-        depend on the word alone.
+    docs (Sequence[Doc]): The docs, with all attributes that the template uses.
+    is_train (bool): Whether the model is trained on the labels of these docs. Label memory (see
+        `features.memory`) then ignores the labels that it counted in these docs.
+    by_word (bool): Whether the batch should contain word ids instead of the weight rows that depend
+        only on the word.
     RETURNS (FeatureBatch): The features.
     """
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)
-    # A first pass that isn't trained yet predicts nothing. And if no word occurs again in its doc,
-    # no token has features of labels.
+    # The first pass can't predict before it's trained. If no words are repeated within a doc, no
+    # tokens have label features.
     if first_pass is None or not first_pass.can_predict or not features.need_labels(batch):
         return batch
     probabilities = first_pass.predict(batch, docs)
@@ -306,5 +305,5 @@ def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     layer = hidden_layer_of(model)
     if layer is not None:
         layer.resize(nO)
-    model.set_dim("nO", nO, force=True)  # `force`: it may be set to the earlier number of tags
+    model.set_dim("nO", nO, force=True)  # replace the previous value, if any
     return model
