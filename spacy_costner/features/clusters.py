@@ -1,9 +1,9 @@
 """Features of word clusters, which are read from a file or computed from static vectors with
 k-means.
 
-The values of this column are the clusters of each token's word: see `column.py`. A cluster has a
-name, such as "64:12" for cluster 12 of 64. The names are the values of the column, and the id of a
-cluster is the index of its name. A *word key* is the lowest 32 bits of a word's hash.
+The values of a cluster column are the clusters of each token's word: see `column.py`. A cluster has
+a name, such as "64:12" for cluster 12 of 64. The names are the values of the column, and the id of
+a cluster is the index of its name. A *word key* is the lowest 32 bits of a word's hash.
 """
 
 import json
@@ -226,7 +226,8 @@ class VectorClusterColumn(ClusterColumn):
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
     """Count the occurrences of each cluster's words in the training docs. As in
-    `ClusterColumn.write_value_ids`, a word without clusters gets those of its lowercase form."""
+    `ClusterColumn.write_value_ids`, a word without clusters gets the clusters of its lowercase
+    form."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]
@@ -341,7 +342,7 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     centres = sample[:n_clusters]  # the sample is in random order
     for _ in range(N_ITER):
         nearest = nearest_centres(sample, centres)
-        # The direction of a new centre is the sum of the points in its cluster.
+        # The new centre is the normalized sum of the points in the cluster.
         sums = numpy.zeros_like(centres)
         numpy.add.at(sums, nearest, sample)
         # Keep the centres of empty clusters.

@@ -121,8 +121,8 @@ class Column(ABC):
     # Pruning: see `select_values`
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (optional)
-        """Mark the values of another column that this column depends on. For example, a pair
-        consists of two values of another column. If the pair is needed, so are the two values.
+        """Mark the values of another column that this column depends on as needed. For example, a
+        pair consists of two values of another column. If the pair is needed, so are the two values.
         Columns that don't depend on other columns do nothing.
 
         is_needed (dict[str, Array1d]): Whether each value of a column is needed, keyed by column
@@ -142,7 +142,7 @@ class Column(ABC):
 
     @property
     def layout(self) -> list[Any]:
-        """The settings of the template that determine which feature each weight row stands for.
+        """The settings of the template that determine which feature each weight row represents.
         They're saved with the model, and it can only be loaded with a config that has the same
         settings."""
         return [self.name, list(self.offsets)]

@@ -87,8 +87,8 @@ class DocumentColumn(LabelColumn):
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
-    Returns the index of each token's group, or -1 if it's not in a group. Shapes: (N,), (N,), (B,)
-    to (N,)"""
+    Returns the index of each token's group, or -1 if it's not in a group.
+    Shapes: (N,), (N,), (B,) to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups

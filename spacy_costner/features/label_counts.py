@@ -41,7 +41,7 @@ class UnitCounts(NamedTuple):
     value (Array1d): The lowest 32 bits of the value's hash. Shape: (E,)
     label (Array1d): The hash of the label (0 for O), or its index once all labels are known.
         Shape: (E,)
-    n_times (Ints1d): The number of times. Shape: (E,)
+    n_times (Ints1d): How often the value had the label in the unit. Shape: (E,)
     """
 
     unit: Array1d
@@ -63,7 +63,7 @@ class Counts(NamedTuple):
         Shape: (U + 1,)
     value (Ints1d): The index of each row's value. Shape: (E,)
     label (Ints1d): The index of each row's label. Shape: (E,)
-    n_times (Ints1d): The number of times for each row. Shape: (E,)
+    n_times (Ints1d): How often the value had the label in the unit, for each row. Shape: (E,)
     """
 
     keys: Array1d

@@ -5,7 +5,7 @@ id. A *slot* is a column at an offset: at offset -1, it reads the value of the p
 combination of slot and value is a feature, such as "LOWER[-1]=of", with its own row of weights.
 
 The values of a token in all columns form a row of C ids. The positions in this row, 0 to C - 1, are
-called *places*. `Lookup` finds the ids, and `Slots` reads them from the window around each token
+called *places*. `Lookup` looks up the ids. `Slots` reads the ids from the window around each token
 and converts them to weight rows.
 
 Some values depend only on the word, not on its context. `WordCache` caches them by word. A *word
@@ -46,14 +46,14 @@ _ADDING = make_lock()
 
 
 class Slots(NamedTuple):
-    """S slots. Each reads one of the C value ids of the token at its offset. If a token can have
-    several values in a column, the column has that many slots at each offset.
+    """A set of S slots. Each slot reads one of a token's C value ids at its offset. If a token can
+    have several values in a column, the column has one slot per value at each offset.
 
     places (Ints1d): The place of the id that each slot reads. Shape: (S,)
     offsets (Ints1d): The offset of the token that each slot reads. For example, 1 is the next
         token. Shape: (S,)
-    first_rows (Ints1d): The weight row of each slot's value 0. The row of value i is first_rows +
-        i. Shape: (S,)
+    first_rows (Ints1d): The weight row of value 0 for each slot. Value i has the row
+        first_rows + i. Shape: (S,)
     """
 
     places: Ints1d
@@ -169,8 +169,8 @@ class Lookup:
     """Looks up the ids of the tokens' values in all columns and numbers the weight rows. Can be
     shared between threads.
 
-    Each column occupies one or more of the C places: the maximum number of values that a token can
-    have in it (`Column.width`).
+    Each column occupies one of the C places for each value that a token can have in the column
+    (`Column.width`).
 
     columns (Sequence[Column]): The columns and their values.
     """

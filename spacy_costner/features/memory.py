@@ -68,10 +68,10 @@ class MemoryColumn(BatchColumn):
         return column
 
     def select(self, selection: Selection) -> "MemoryColumn":
-        """Create a copy of the column without the attribute values that only have features with
-        zero weights. Feature ids don't change, because they only depend on the labels.
+        """Create a copy of the column without attribute values whose features all have zero
+        weights. Feature ids don't change, because they only depend on the labels.
 
-        selection (Selection): The values to keep. For this column, `is_needed` contains whether
+        selection (Selection): The values to keep. For this column, `is_needed` specifies whether
             each feature has a weight. Shape: (n_values,)
         RETURNS (MemoryColumn): The copy.
         """
@@ -214,8 +214,8 @@ class LabelMemory:
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """Compute the features of tokens in training, excluding the counts of the units of their
         docs. `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
-        Returns feature ids in the order of `share_names`, -1 for none. Shapes: (N,), (B,), (B,) to
-        (N, width)"""
+        Returns feature ids in the order of `share_names`, -1 for none.
+        Shapes: (N,), (B,), (B,) to (N, width)"""
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
 
@@ -235,8 +235,8 @@ class LabelMemory:
         return features
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """Sum counts like `_sum_over_units`, but cache the sums for frequent texts. Shapes: (M,),
-        (M,) to (M, L)"""
+        """Sum counts like `_sum_over_units`, but cache the sums for frequent texts.
+        Shapes: (M,), (M,) to (M, L)"""
         # The number of training docs with the text of each pair. Text ids are ascending, so docs
         # with the same text are adjacent. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")

@@ -31,7 +31,7 @@ class PairColumn(BatchColumn):
         self._set_pairs(numpy.zeros(0, dtype="int64"))
 
     def _set_pairs(self, pairs: Array1d) -> None:
-        """Set the P pairs in the order of their ids, (P,), and update the map from pairs to ids."""
+        """Set the P pairs in the order of their ids, (P,), and build the map from pairs to ids."""
         self._pairs = pairs
         self._ids = id_map(pairs.astype("uint64"))
 
@@ -114,8 +114,8 @@ class PairColumn(BatchColumn):
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
     """Pair the value id of each token with the value id of the next token, encoded by `join_pairs`.
-    Returns -1 if one of the tokens has no value, or for the last token of a doc. Shapes: (N,), (B,)
-    to (N,)"""
+    Returns -1 if one of the tokens has no value, or for the last token of a doc.
+    Shapes: (N,), (B,) to (N,)"""
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]  # the value of the next token

@@ -60,12 +60,12 @@ class StaticVectors(ABC):
 
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """Return the unscaled vectors for ids. The vector for the id -1 is undefined. Shapes: (W,)
-        to (W, D)"""
+        """Return the unscaled vectors for ids. The vector for the id -1 is undefined.
+        Shapes: (W,) to (W, D)"""
 
     def read(self, ids: Ints1d) -> Floats2d:
-        """Return the scaled vectors for ids. The vector for the id -1 is all zeros. Shapes: (W,) to
-        (W, D)"""
+        """Return the scaled vectors for ids. The vector for the id -1 is all zeros.
+        Shapes: (W,) to (W, D)"""
         vectors = self._rows(ids) * self.scale
         vectors[ids < 0] = 0
         return vectors

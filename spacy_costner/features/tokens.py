@@ -28,7 +28,7 @@ KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
 the hashes matters. It's odd, so that different hashes remain different modulo 2^64."""
 
 HashOf = Callable[[str], int]
-"""Function that hashes a string like spaCy."""
+"""Function that hashes a string in the same way as spaCy."""
 
 ReadDocs = Callable[[Sequence[Doc], HashOf], Array1d]
 """Function that reads the value of each token in docs as a hash, or 0 for no value: see
@@ -145,9 +145,9 @@ class TokenReader:
         docs (Sequence[Doc]): The docs, with all required attributes set.
         in_training (bool): Whether to hash the docs' texts, which label memory uses to recognise
             docs that it has counted.
-        strings (StringStore | None): The string store to add values to that may not be in the docs'
-            vocabs, such as values of extension attributes. These strings are required for feature
-            names.
+        strings (StringStore | None): If provided, strings that may not be in the docs' vocabs, such
+            as values of extension attributes, are added to this string store. They're required for
+            feature names.
         RETURNS (Tokens): The tokens.
         RAISES (ValueError): If an extension attribute isn't registered.
         """

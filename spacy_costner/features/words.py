@@ -46,7 +46,7 @@ class WordColumn(StringColumn):
         self._ids: dict[str | None, int] = {}  # keyed by value: see `set_values`
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values and update the map from values to ids."""
+        """Set the values and build the map from values to ids."""
         super().set_values(values)
         self._ids = {value: i for i, value in enumerate(values)}
 

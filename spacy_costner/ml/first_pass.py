@@ -33,9 +33,10 @@ class FirstPass(Shim):
     label features.
 
     In training, the labels for the second pass must not be predicted by weights that were trained
-    on the same docs, because the predictions would be too good. The training docs are therefore
-    divided into folds. The weights and the label memory (how often words had each label) of each
-    fold are computed from the docs of the other folds (see `set_folds`). Folds aren't saved.
+    on the same docs, because these predictions would be unrealistically accurate. The training docs
+    are therefore divided into folds. The weights and the label memory (how often words had each
+    label) of each fold are computed from the docs of the other folds (see `set_folds`). Folds
+    aren't saved.
 
     If a label is added to the component later, the first pass doesn't change. It's only trained
     during initialization and can't learn the new label.
@@ -46,9 +47,10 @@ class FirstPass(Shim):
         0 and the others are rounded.
     n_epochs (int): The number of training epochs.
     read_labels (ReadLabels | None): Optional function to read the labels for the second pass from
-        docs. If set, the first pass is neither trained nor used for predictions. It isn't saved.
+        docs. If set, the first pass is neither trained nor used for predictions. The function isn't
+        saved.
     boundaries (Boundaries): Where to split docs into sequences. Set by the component.
-    tags (Tags): The tags of the chain. Set by training. Only contains O before that.
+    tags (Tags): The tags of the chain. Only contains O before training.
     weights (SparseWeights): The weights for new docs, trained on all training docs.
     """
 
@@ -115,13 +117,13 @@ class FirstPass(Shim):
                     docs_of_fold.append(doc)
             is_in_fold = fold_of_token == fold
             if fold == -1:
-                # These docs aren't in any fold, so the weights for all docs haven't seen them
+                # These docs aren't in any fold, so the final weights weren't trained on them
                 # either.
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
-                # The fold has a different label memory, so extract the features again. This memory
-                # hasn't counted these docs, so they're treated like new docs.
+                # Each fold has a different label memory, so extract the features again. The fold's
+                # memory hasn't counted these docs, so they're treated like new docs.
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
             probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)

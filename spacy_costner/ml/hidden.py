@@ -65,8 +65,8 @@ class HiddenInputs(NamedTuple):
         return count_type_rows(self.type_rows.shape[1])
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """Compute the products of the inputs and the weights of H units. Shapes: (M, H) to
-        (N, H)"""
+        """Compute the products of the inputs and the weights of H units.
+        Shapes: (M, H) to (N, H)"""
         products = sparse.sum_rows(self.type_rows, weights[: self.n_type_rows])
         products += self.vectors.score(weights[self.n_type_rows :])
         return products

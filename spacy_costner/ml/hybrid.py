@@ -94,14 +94,14 @@ def build_hybrid_crf(
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Add up the emissions of both parts. In training, one of the parts is dropped for a proportion
-    `part_dropout` of the docs. This is the model's forward function."""
+    """Add up the emissions of both parts. In training, one of the parts is dropped for some of the
+    docs: see `part_dropout` in `build_hybrid_crf`. This is the model's forward function."""
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     dense_emissions, backprop_dense = dense(docs, is_train)
 
-    # The factors of the two parts for each doc: 1 and 1 by default, and 2 and 0 or 0 and 2 for a
-    # proportion `part_dropout` of the docs. Shape: (B, 2)
+    # The factors of the two parts for each doc: (1, 1) by default, (2, 0) or (0, 2) if one part is
+    # dropped. Shape: (B, 2)
     factors = numpy.ones((len(docs), 2), dtype="float32")
     if is_train and part_dropout:
         chance = numpy.random.uniform(size=len(docs))

@@ -51,8 +51,8 @@ def build_sparse_crf(
     dropout (float): The proportion of features that is dropped at random in training.
     eps (float): Updates of a weight are small while its accumulated gradients are small compared
         with this value. If it's close to 0, even a small first gradient causes a full update.
-    average_power (float): The exponent p of weight averaging, which weights step t by t^p. If 0,
-        all steps have the same weight. Only used if the optimizer uses averages.
+    average_power (float): The exponent p of weight averaging: step t has the weight t^p in the
+        average. If 0, all steps have the same weight. Only used if the optimizer uses averages.
     first_pass_epochs (int): The number of epochs for training the first pass. It's trained during
         initialization if the features include `document`.
     keep_all (bool): Whether to keep all weights and feature values. Otherwise, unimportant weights

@@ -34,7 +34,7 @@ from .word_sums import WordSums
 AVERAGE = "average"
 """The key in an optimizer's `averages` that indicates that there is an average of the weights."""
 AVERAGE_POWER = 3.0
-"""The default value of p: the average weights step t by t^p. Chosen on development data: see
+"""The default value of p: step t has the weight t^p in the average. Chosen on development data: see
 docs/linear.md."""
 
 VECTOR_RATE = 0.5
@@ -43,14 +43,13 @@ weights. Chosen on development data, like `VECTOR_DROPOUT`: see docs/linear.md."
 
 VECTOR_DROPOUT = 0.3
 """The dropout rate for static vectors. Almost all words in the training docs may have a vector,
-while many words in new docs don't. The model therefore has to learn to predict without vectors,
-too."""
+while many words in new docs don't. The model therefore has to learn to predict without them."""
 
 FIRST_PERIOD_END = 8
 """The step at which the first averaging period ends: see `SparseWeights`."""
 
 PERIOD_GROWTH = 1.5
-"""Later averaging periods end at the step at which they started, multiplied by this factor."""
+"""Later averaging periods end at this multiple of the step at which they started."""
 
 _REGULARISATION_LOCK = make_lock()
 """Held while a prediction applies pending regularisation, so that two threads don't apply it to the
@@ -77,8 +76,8 @@ NOUNS = ("features", "rows of vectors", "tags")
 class PendingGradient(NamedTuple):
     """The gradient of a batch, which is stored until the weights are updated.
 
-    rows (Ints2d): The weight rows used by each token, -1 for none. The N tokens are followed by K +
-        2 entries with a single row of the chain each. Shape: (N + K + 2, S)
+    rows (Ints2d): The weight rows used by each token, -1 for none. The N tokens are followed by
+        K + 2 entries with a single row of the chain each. Shape: (N + K + 2, S)
     d_scores (Floats2d): The gradient with respect to the weight sum of each entry in `rows`. For
         tokens, these are the scores. Shape: (N + K + 2, K)
     d_vector_weights (Floats2d | None): The gradient with respect to the weights of static vectors.
@@ -95,9 +94,9 @@ class SparseWeights(Shim):
     state.
 
     All weights are initialized to 0 and trained with AdaGrad, regardless of the optimizer in the
-    config. If that optimizer uses averages, an average of these weights is stored as well. It
-    weights step t by t^p, so that early steps have less influence. With p = 0, it's the mean over
-    all steps (Collins, 2002).
+    config. If that optimizer uses averages, an average of these weights is stored as well. Step t
+    has the weight t^p in the average, so that early steps have less influence. With p = 0, it's the
+    mean over all steps (Collins, 2002).
 
     Computing the exact average would require a pass over the whole table in every step. Instead,
     steps are divided into periods. The first period ends at step `FIRST_PERIOD_END`, and each later
@@ -213,7 +212,7 @@ class SparseWeights(Shim):
         return numpy.arange(self.n_features, self._first_chain_row, dtype="int32")
 
     def allocate(self, n_features: int, n_tags: int, n_vector_rows: int = 0) -> None:
-        """Create weights that are all 0.
+        """Initialize all weights to 0.
 
         n_features (int): The number of features, V.
         n_tags (int): The number of tags, K.
@@ -241,7 +240,7 @@ class SparseWeights(Shim):
     ) -> None:
         """Set the weights for scoring training docs while another part of the model is trained. The
         training docs are divided into folds. The weights of each fold were trained on all other
-        folds, so that each doc is scored by weights that haven't seen it.
+        folds, so that each doc is scored by weights that weren't trained on it.
 
         While folds are set, updates don't change any weights. `restart`, `allocate` and `resize`
         remove the folds.
@@ -265,8 +264,8 @@ class SparseWeights(Shim):
         old_arrays = self._arrays_to_resize()
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
 
-        # Transitions from the new tags are inserted between the transitions from the old tags and
-        # the last two rows (start and end).
+        # Insert the transitions from the new tags between the transitions from the old tags and the
+        # last two rows (start and end).
         for old_array, new_array in zip(old_arrays, self._arrays_to_resize()):
             new_array[:n_old_rows, :n_old_tags] = old_array[:n_old_rows]
             new_array[-2:, :n_old_tags] = old_array[-2:]
@@ -313,8 +312,8 @@ class SparseWeights(Shim):
     ) -> Floats2d:
         """Compute the emissions of tokens from the weight rows that each token uses (-1 for none)
         and from the static vectors in its window, if any. `weights` contains the weights of
-        features and vectors. Any further rows are ignored. Shapes: (N, S), (V + M or more, K) to
-        (N, K)"""
+        features and vectors. Any further rows are ignored.
+        Shapes: (N, S), (V + M or more, K) to (N, K)"""
         emissions = sparse.sum_rows(rows, weights[: self.n_features])
         if vectors is not None:
             emissions += vectors.score(weights[self.n_features : self._first_chain_row])
@@ -326,9 +325,9 @@ class SparseWeights(Shim):
         inputs = vector_inputs_of(batch)
         if inputs is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
-        # `products` has one row for each distinct vector and offset, and `inputs.rows` contains the
-        # row for each token and offset, (N, O). If there is no vector, it's -1, which refers to the
-        # added last row of zeros.
+        # `products` has one row for each distinct vector and offset. `inputs.rows` contains the row
+        # for each token and offset, (N, O), or -1 if there is no vector. The index -1 refers to the
+        # row of zeros that is added at the end.
         products = inputs.products(self.vector_weights)
         without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
         return numpy.concatenate([products, without_vector])[inputs.rows]
@@ -425,7 +424,7 @@ class SparseWeights(Shim):
 
     def gradient(self) -> tuple[Ints1d, Floats2d]:
         """Return the pending gradient for the next update, excluding rows that no token used.
-        Requires a call of `begin_update` and its backprop callback.
+        `begin_update` and its backprop callback have to be called first.
 
         RETURNS (tuple[Ints1d, Floats2d]): The indices of A weight rows and their gradient. If
             static vectors are used as inputs, all of their rows are included. Shapes: (A,), (A, K)
@@ -705,6 +704,6 @@ def apply_vector_dropout(batch: FeatureBatch, dropout: float) -> FeatureBatch:
 
 
 def drop_ids(ids: Ints2d, dropout: float) -> Ints2d:
-    """Replace a random fraction of ids with -1, which means none. Shape: (N, S)"""
+    """Replace a random fraction of ids with -1. Shape: (N, S)"""
     is_lost = numpy.random.uniform(size=ids.shape) < dropout
     return numpy.where(is_lost, numpy.int32(-1), ids)

@@ -24,8 +24,8 @@ MOST_BYTES = 1 << 27  # 128 MB
 
 
 class WordSums(NamedTuple):
-    """The sum of the weights of a word's features for each word and offset, which is what the word
-    adds to the scores of a token at this offset. Can be shared between threads.
+    """Cached weight sums for each word and offset: the sum of the weights of the word's features at
+    this offset, which the word adds to the scores of a token. Can be shared between threads.
 
     weights (Floats2d): The weights: V rows for features, M rows for static vectors, and any further
         rows, which are ignored, such as the rows of the chain. Shape: (V + M or more, K)
