@@ -31,7 +31,7 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
 
     docs (Iterable[Doc]): The training docs, with entity annotations. They're read once and not kept
         in memory.
-    RETURNS (list[Column]): The columns.
+    RETURNS (list[Column]): The columns with their values.
     RAISES (ValueError): If a file of the template can't be read, or if static vectors or extension
         attributes that the template requires are missing.
     """
@@ -77,7 +77,7 @@ def recount_labels(
     docs (Sequence[Doc]): The docs to count.
     template (Template): The template of the columns.
     columns (Sequence[Column]): The columns for all training docs. They aren't modified.
-    RETURNS (list[Column]): The new columns.
+    RETURNS (list[Column]): The columns with the new counts.
     """
     labels = LabelCounts([*template.memory], template.memory_unit)
     # Label memory only requires the attributes of its columns.

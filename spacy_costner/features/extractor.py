@@ -156,7 +156,7 @@ class Features(Shim):
             ignores the labels that it counted in the token's own unit, such as its doc.
         by_word (bool): Whether the model caches the weight sum of each word. The batch then
             contains word ids instead of the rows that depend only on the word.
-        RETURNS (FeatureBatch): The features.
+        RETURNS (FeatureBatch): The features of all tokens in the docs.
         RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't registered,
             or the docs don't have the static vectors that the model requires.
         """

@@ -209,7 +209,7 @@ class LabelCounts:
         """Return the counts of an attribute once all docs have been counted. Can only be called
         once per attribute, because the attribute's data is removed to save memory.
 
-        attribute (str): The attribute.
+        attribute (str): The attribute to return the counts for.
         RETURNS (Counts): The counts. Label indices refer to `labels`.
         """
         # Join the rows of all batches. All docs are known now, so units and labels get their final

@@ -58,7 +58,7 @@ class MemoryColumn(BatchColumn):
         """Create a column whose memory only counts a subset of the training docs.
 
         labels (LabelCounts): The label counts of these docs.
-        RETURNS (MemoryColumn): The new column.
+        RETURNS (MemoryColumn): The column with the new counts.
         """
         # Feature ids depend on the list of labels, so add the labels that are missing in these
         # docs. The first label is O, which is already in `LabelCounts`.
@@ -73,7 +73,7 @@ class MemoryColumn(BatchColumn):
 
         selection (Selection): The values to keep. For this column, `is_needed` specifies whether
             each feature has a weight. Shape: (n_values,)
-        RETURNS (MemoryColumn): The copy.
+        RETURNS (MemoryColumn): The copy with the remaining values.
         """
         column = copy(self)
         column._set_memory(self._memory.select(selection.is_needed[self.name]))
@@ -182,7 +182,7 @@ class LabelMemory:
         """Return a copy without the values whose features are all unused.
 
         is_feature_used (Array1d): Whether each of F features is used. Shape: (F,)
-        RETURNS (LabelMemory): The smaller memory.
+        RETURNS (LabelMemory): The memory with the remaining values.
         """
         # The id -1 (no feature) refers to the last entry.
         is_id_used = numpy.append(is_feature_used, False)
@@ -299,7 +299,7 @@ class LabelMemory:
         saved (dict[str, Any]): The part of a saved model that contains the memories of all
             attributes.
         attribute (str): The name of the attribute.
-        RETURNS (LabelMemory): The memory.
+        RETURNS (LabelMemory): The memory of the attribute.
         RAISES (ValueError): If its parts are inconsistent.
         """
         labels = saved["labels"]

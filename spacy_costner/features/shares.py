@@ -32,7 +32,7 @@ def share_names(labels: Sequence[str]) -> list[str]:
     the most frequent one, and the bins contain its share and the number of times the value occurs.
 
     labels (Sequence[str]): The labels, with O first.
-    RETURNS (list[str]): The names.
+    RETURNS (list[str]): The feature names.
     """
     names = []
     for label in labels:

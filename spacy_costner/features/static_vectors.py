@@ -39,7 +39,7 @@ same ids to different words."""
 
 class StaticVectors(ABC):
     """The scaled static vectors of a vocab. `find_ids` returns the vector ids of words, and `read`
-    returns the vectors for ids. Can be shared between threads.
+    returns the vectors for the given ids. Can be shared between threads.
 
     source (BaseVectors): The vectors of the vocab.
     scale (float): The factor by which they're multiplied.
@@ -60,11 +60,11 @@ class StaticVectors(ABC):
 
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """Return the unscaled vectors for ids. The vector for the id -1 is undefined.
+        """Return the unscaled vectors for the given ids. The vector for the id -1 is undefined.
         Shapes: (W,) to (W, D)"""
 
     def read(self, ids: Ints1d) -> Floats2d:
-        """Return the scaled vectors for ids. The vector for the id -1 is all zeros.
+        """Return the scaled vectors for the given ids. The vector for the id -1 is all zeros.
         Shapes: (W,) to (W, D)"""
         vectors = self._rows(ids) * self.scale
         vectors[ids < 0] = 0
@@ -183,10 +183,10 @@ def measure_coverage(
 ) -> VectorCoverage:
     """Count the words in docs that have a vector.
 
-    vectors (StaticVectors): The vectors.
-    lexemes (Sequence[Lexeme]): The distinct words. Length: W
+    vectors (StaticVectors): The static vectors of the vocab.
+    lexemes (Sequence[Lexeme]): The distinct words in the docs. Length: W
     n_times (Sequence[int]): The number of times each word occurs. Length: W
-    RETURNS (VectorCoverage): The word counts.
+    RETURNS (VectorCoverage): The number of words, and how many have a vector.
     """
     has_vector = vectors.find_ids(lexemes) >= 0
     counts = numpy.asarray(n_times, dtype="int64")

@@ -148,7 +148,7 @@ class TokenReader:
         strings (StringStore | None): If provided, strings that may not be in the docs' vocabs, such
             as values of extension attributes, are added to this string store. They're required for
             feature names.
-        RETURNS (Tokens): The tokens.
+        RETURNS (Tokens): The tokens and the hashes of their values.
         RAISES (ValueError): If an extension attribute isn't registered.
         """
         hash_of: HashOf = get_string_id

@@ -165,7 +165,7 @@ CHARACTER_TYPES = (*SPELLINGS, *OUTLINES, "other")
 
 def character_type(word: str) -> str:
     """Return the type of a word: the first of `CHARACTER_TYPES` that matches the whole word, or
-    "other". The types are similar to those in Zhou and Su (2004)."""
+    "other". The types are similar to the types in Zhou and Su (2004)."""
     for name, pattern in SPELLINGS.items():
         if pattern.fullmatch(word):
             return name

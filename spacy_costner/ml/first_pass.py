@@ -98,7 +98,7 @@ class FirstPass(Shim):
             `text_ids`.
         docs (Sequence[Doc]): The docs. (Required. The default value only exists because Thinc
             declares `Shim.predict` with a single argument.)
-        RETURNS (Floats2d): The probabilities. Shape: (N, L + 1)
+        RETURNS (Floats2d): The probabilities, with O first. Shape: (N, L + 1)
         """
         if self.read_labels is not None:
             return self.read_labels(docs)

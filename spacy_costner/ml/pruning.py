@@ -125,7 +125,7 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
     identical rows are only saved once. (Features that always occur together have identical weights,
     and small weights are often identical after rounding.)
 
-    rows (Floats2d): The weights. Shape: (V, K)
+    rows (Floats2d): The weights to save. Shape: (V, K)
     RETURNS (dict[str, Any]): The dictionary for `unpack_rows`. If any weight isn't finite, it
         contains no weights and no exponent, and `unpack_rows` raises an error.
     """
@@ -146,9 +146,9 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
 
 
 def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
-    """Load the weights that `pack_rows` converted to a dictionary.
+    """Load weights saved by `pack_rows`.
 
-    saved (dict[str, Any]): The dictionary.
+    saved (dict[str, Any]): The dictionary returned by `pack_rows`.
     rows (Floats2d): An array of zeros to write the weights to. Shape: (V, K)
     RAISES (ValueError): If the weights are damaged or not finite. Other exceptions may be raised as
         well.
@@ -194,7 +194,7 @@ def check_rows(row_numbers: Ints1d, n_rows: int) -> None:
 def find_distinct(numbers: Ints2d) -> tuple[Ints2d, Ints1d]:
     """Find the distinct rows in an array.
 
-    numbers (Ints2d): The array. Shape: (R, K)
+    numbers (Ints2d): The array to search for duplicate rows. Shape: (R, K)
     RETURNS (tuple[Ints2d, Ints1d]): The distinct rows, in order of first occurrence, and the index
         of each row of the array among them. Shapes: (U, K), (R,)
     """

@@ -283,7 +283,7 @@ def find_features(
         `features.memory`) then ignores the labels that it counted in these docs.
     by_word (bool): Whether the batch should contain word ids instead of the weight rows that depend
         only on the word.
-    RETURNS (FeatureBatch): The features.
+    RETURNS (FeatureBatch): The features of all tokens in the docs.
     """
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)

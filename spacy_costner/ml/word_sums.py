@@ -55,7 +55,7 @@ class WordSums(NamedTuple):
         cache: WordCache,
         slots: WordSlots,
     ) -> "WordSums":
-        """Create an object without sums.
+        """Create an empty object for the given weights and cache.
 
         weights (Floats2d): The weights: V rows for features, M rows for static vectors, and any
             further rows, which are ignored. Shape: (V + M or more, K)
@@ -63,7 +63,7 @@ class WordSums(NamedTuple):
         n_vector_rows (int): The number of rows for static vectors, M.
         cache (WordCache): All words that have been seen so far.
         slots (WordSlots): The slots that depend only on the word at their offset.
-        RETURNS (WordSums): The object.
+        RETURNS (WordSums): The new object.
         """
         n_offsets = len(slots.by_offset)
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
