@@ -40,7 +40,7 @@ class ElsewhereColumn(BatchColumn):
         """Do nothing. This column uses the values of the base column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
-        """Mark the values that this column needs in the base column, which has the same values."""
+        """Mark the needed values of this column in the base column, which has the same values."""
         is_needed[self.base.name] |= is_needed[self.name]
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:

@@ -124,8 +124,8 @@ class Features(Shim):
 
     @property
     def n_vector_rows(self) -> int:
-        """The number of weight rows for static vectors, M. Each of the D dimensions has one row at
-        the first offset, then one at the second offset, and so on."""
+        """The number of weight rows for static vectors, M. There is one row for each offset and
+        dimension, ordered by offset."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.vector_column.n_rows
@@ -252,8 +252,8 @@ class Features(Shim):
 
     def names(self, strings: StringStore | None = None) -> list[str]:
         """Return the names of the V features in row order, such as "LOWER[-1]=of". If a string
-        store is provided, the names of clusters include example words: "clusters:own=64:17 (Rome
-        Oslo)"."""
+        store is provided, the names of clusters include example words:
+        "clusters:own=64:17 (Rome Oslo)"."""
         names: list[str] = []
         for column in self.lookup.columns:
             value_names = list(column.value_names)

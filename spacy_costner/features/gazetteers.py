@@ -73,7 +73,8 @@ class Gazetteer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Gazetteer":
-        """Read a UTF-8 file with one phrase per line and spaces between the tokens of a phrase.
+        """Read a UTF-8 file with one phrase per line. The tokens of a phrase are separated by
+        spaces.
 
         RAISES (ValueError): If the file can't be read.
         """

@@ -16,8 +16,8 @@ from .. import sparse
 from ..files.compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
-"""Mask for the bits of a hash to store. In a model with 30,000 words, the probability that two of
-them share these bits is .1, and one in 140,000 unknown words is mistaken for a known one."""
+"""Mask that selects the bits of a hash to store. In a model with 30,000 words, the probability that
+two of them share these bits is .1, and one in 140,000 unknown words is mistaken for a known one."""
 
 TRIAL_LEVEL = 1
 """The zlib compression level to check which of two encodings is shorter."""
@@ -89,7 +89,7 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
 def most_numbers(data: bytes, n_alike: int) -> int:
     """Return the maximum number of numbers that the compressed data is expected to contain. Up to
     `n_alike` numbers may be identical. If there are more, each has to take up at least half a bit,
-    as is the case for large corpora. Zeros would only take up a thirtieth of a bit."""
+    as in models trained on large corpora. Zeros would only take up a thirtieth of a bit."""
     return max(n_alike, 16 * len(data))
 
 

@@ -42,7 +42,7 @@ class StaticVectors(ABC):
     returns the vectors for the given ids. Can be shared between threads.
 
     source (BaseVectors): The vectors of the vocab.
-    scale (float): The factor by which they're multiplied.
+    scale (float): The factor by which the vectors are multiplied.
     """
 
     def __init__(self, source: BaseVectors, scale: float) -> None:

@@ -200,8 +200,8 @@ class TokenBatch:
     column can read the ids of the columns before it.
 
     tokens (Tokens): The tokens of all docs in the batch.
-    marks (Ints2d): The first column is 1 for tokens whose word starts with a capital letter, the
-        second for tokens whose word contains a digit, otherwise 0. Shape: (N, 2)
+    marks (Ints2d): The first column is 1 if the word starts with a capital letter, the second if it
+        contains a digit. Otherwise, they are 0. Shape: (N, 2)
     value_ids (Ints2d): The ids of the tokens' values in all columns, -1 for no value. Shape: (N, C)
     places (Mapping[str, slice]): The positions of each column's ids among the C ids of a token,
         keyed by column name.
