@@ -16,7 +16,7 @@ MIN_MISALIGNED = 5
 """The minimum number of misaligned spans for an error. Fewer may be misaligned by chance."""
 
 MAX_EXAMINED = 200
-"""The maximum number of misaligned spans that are examined to infer what their offsets count."""
+"""The maximum number of misaligned spans to examine when inferring the unit of their offsets."""
 
 EXPLAINED_SHARE = 0.8
 """The minimum proportion of misaligned spans that a conversion must align to be named in the error
@@ -33,12 +33,12 @@ def _end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _begin_at_zero(text: str, start: int, end: int) -> tuple[int, int]:
-    """Convert offsets that are counted from 1 to offsets from 0."""
+    """Convert 1-based offsets to 0-based offsets."""
     return start - 1, end - 1
 
 
 def _begin_at_zero_end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
-    """Convert offsets that are counted from 1, with an inclusive end."""
+    """Convert 1-based offsets with an inclusive end to 0-based offsets with an exclusive end."""
     return start - 1, end
 
 

@@ -128,10 +128,10 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Check whether the text at an entity's offsets is its text in the .ann file. Whitespace
-    between words may differ: one text may contain a line break, and the other a space. Whitespace
-    at the ends must be equal, to distinguish characters from code units. In "a 😀 c", the code
-    units 2 to 4 are "😀", and the characters 2 to 4 are "😀 "."""
+    """Check whether the text at an entity's offsets matches its text in the .ann file. Whitespace
+    between words may differ, such as a line break instead of a space. Leading and trailing
+    whitespace must match, to distinguish characters from code units: in "a 😀 c", the code units 2
+    to 4 are "😀", and the characters 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
@@ -147,7 +147,7 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
         converted.append(entity._replace(fragments=fragments))
 
     def n_in_place(entities: list[BratEntity]) -> int:
-        """Return the number of entities that match their text."""
+        """Count the entities whose offsets match their text."""
         return sum(_has_its_text(entity, text) for entity in entities)
 
     return max(entities, converted, key=n_in_place)  # in case of a tie, the original entities

@@ -1,8 +1,8 @@
 """Read and write column files, as in the CoNLL shared tasks: one token and its tag per line.
 
-Columns are separated by a TAB or by blanks. A line of whitespace ends a sentence. A line that
-begins with -DOCSTART- begins a document. A line that begins with "#" at the beginning of a sentence
-is a comment, unless it contains a token and its tag.
+Columns are separated by a single tab, or by any number of spaces and tabs. A line of whitespace
+ends a sentence. A line that begins with -DOCSTART- begins a document. At the beginning of a
+sentence, a line that begins with "#" is a comment, unless it contains a token and its tag.
 
 A *field* is the text of one line in one column. For speed, the fields of all token lines are stored
 in a single list, line by line. In a file with n columns, `fields[column::n]` are the fields of one
@@ -34,8 +34,8 @@ ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and cha
 spaces. U+3000 is the last whitespace character in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
-"""Matches tokens that can't be written and read back unchanged. A trailing blank, for example,
-would be read as padding before the TAB."""
+"""Matches tokens that can't be written and read back unchanged. A trailing space, for example,
+would be read as padding before the tab."""
 
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
 """Matches labels that can't be written and read back unchanged."""
@@ -118,7 +118,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     lines = text.split("\n")
     is_docstart = numpy.asarray([line.startswith(DOCSTART) for line in lines])
     for i in numpy.flatnonzero(is_docstart).tolist():
-        lines[i] = ""  # a -DOCSTART- line ends a sentence, like an empty line
+        lines[i] = ""  # like an empty line, a -DOCSTART- line ends a sentence
 
     names = _take_column_names(lines)
     layout = _find_layout(path, text, lines)
@@ -149,7 +149,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
 
     if not words:
         raise place.refuse("expected tokens and their tags, got none")
-    if "" in words:  # a line begins with a TAB
+    if "" in words:  # a line begins with a tab
         token = words.index("")
         got = shown(lines[rows.line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
@@ -274,7 +274,7 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 
 def _split_at_blanks(line: str) -> list[str]:
-    """Split a line at blanks and TABs only. `str.split` also splits at other whitespace, such as
+    """Split a line at spaces and tabs only. `str.split` also splits at other whitespace, such as
     no-break spaces. A line of whitespace has no fields."""
     if not line.strip():
         return []
@@ -282,9 +282,9 @@ def _split_at_blanks(line: str) -> list[str]:
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split a line at TABs. Trailing blanks and TABs are removed. If `is_padded` is True, blanks
-    next to TABs are also removed, except if a field consists only of blanks. A line of whitespace
-    has no fields."""
+    """Split a line at tabs. Trailing spaces and tabs are removed. If `is_padded` is True, spaces
+    next to tabs are also removed, unless a field consists only of spaces. A line of whitespace has
+    no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -315,10 +315,10 @@ def _remove_comments(
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
-    """Write docs in two columns, separated by a TAB. The first column contains the tokens, the
-    second their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains
-    several sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because
-    columns can't contain them.
+    """Write docs in two tab-separated columns. The first column contains the tokens, the second
+    their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains several
+    sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because columns
+    can't contain them.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.

@@ -89,9 +89,9 @@ def report_conflicts(
     locations of both. All docs are kept.
 
     docs (Iterable[Doc]): The docs of a corpus.
-    spans_key (str | None): The key of the annotation in `doc.spans`. None: `doc.ents`.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
-    info (CorpusInfo): Conflicts are added to it.
+    info (CorpusInfo): Conflicts are added to it as problems.
     YIELDS (Doc): The same docs.
     """
     # The location and annotation of the first doc of each text, keyed by the text's hash.
@@ -120,7 +120,7 @@ def merge_texts(
 
     docs (Iterable[Doc]): The docs of a corpus. All docs are read before the first one is yielded.
     conflicts (str): How to resolve conflicting annotations: see `ReadOptions.conflicts`.
-    spans_key (str | None): The key of the annotation in `doc.spans`. None: `doc.ents`.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
     info (CorpusInfo): Repeated texts and conflicts are added to it as problems.
     YIELDS (Doc): The merged docs, in the order in which their texts first occurred.
@@ -171,8 +171,8 @@ def _report_group(
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
     """Get the annotation of a doc as character offsets.
 
-    doc (Doc): The doc of a corpus.
-    spans_key (str | None): The key of the annotation in `doc.spans`. None: `doc.ents`.
+    doc (Doc): The annotated doc.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     RETURNS (TextAnnotation | None): The annotation, or None if all of it is missing.
     """
     if spans_key is None:

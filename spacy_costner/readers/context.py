@@ -40,40 +40,38 @@ MAX_LABELS = 12
 class ReadOptions:
     """Options for files that can be read in different ways.
 
-    n_sents (int | None): The number of sentences per doc, for formats with sentences. 0: a doc
-        contains all sentences up to the next -DOCSTART- line or the end of the file. None: the same
-        if there are -DOCSTART- lines, otherwise each sentence is a doc.
-    token_column (int | str | None): The column with the tokens in column files. Either its number
-        from the left, starting at 1, or from the right, starting at -1, or its name if the columns
-        are named. None: the column FORM, or the first column that doesn't contain token numbers.
-    tag_column (int | str | None): The column with the tags, specified in the same way, or a key in
-        the MISC column of CoNLL-U. None: the last column, the first of several layers with the same
-        labels, or the only key or named column with tags. For WebAnno TSV, the number of the column
-        with the labels (at least 4, or negative), or the name of its layer or feature, such as
-        "NamedEntity.value". None: the named entity feature, or the only feature of the user's
+    n_sents (int | None): The number of sentences per doc, for formats with sentences. If 0, a doc
+        contains all sentences up to the next -DOCSTART- line or the end of the file. If None, the
+        same applies to files with -DOCSTART- lines. In other files, each sentence is a doc.
+    token_column (int | str | None): The token column in column files: its number (counted from 1 on
+        the left or from -1 on the right) or its name, if the columns are named. Defaults to the
+        FORM column, or the first column that doesn't contain token numbers.
+    tag_column (int | str | None): The tag column, specified in the same way, or a key in the MISC
+        column of CoNLL-U. Defaults to the last column, the first of several layers with the same
+        labels, or the only key or named column with tags. For WebAnno TSV, the number of the label
+        column (at least 4, or negative), or the name of its layer or feature, such as
+        "NamedEntity.value". Defaults to the named entity feature, or the only feature of the user's
         custom span layers.
     scheme (str | None): The tag scheme: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one of
         these with "-suffix" if the prefix follows the label; or "labels" if there are no prefixes.
-        None: the scheme is inferred from the tags.
-    column (int | None): Another name for `tag_column`.
+        If None, the scheme is inferred from the tags.
+    column (int | None): An alias of `tag_column`.
     tag_names (list[str] | None): The names of numeric tags, in numerical order.
     incorrect_spans_key (str | None): The key in `doc.spans` for rejected spans.
     spans_key (str | None): The key in `doc.spans` for entities that may overlap, instead of
         `doc.ents`. Entities of formats without overlapping spans are also stored there.
-    text_key (str | None): The key of the text in the data of Label Studio's tasks. None: the text
-        that the regions quote. If they don't quote any text, the key "text", or the only key with a
-        text.
-    doc_id (str | None): The key of the ID of the document that a text or sentence belongs to, or
-        the extension attribute of docs with this ID. Texts in a file with the same ID, which must
-        be consecutive, become one doc.
-    conflicts (str | None): How to merge docs with the same text. "first", "last": keep the first or
-        last doc. "agree": keep the entities that all docs agree on, and treat annotation as missing
-        where they differ. "majority": keep the entities in more than half of the docs. None: keep
-        all docs, and report docs that contradict each other.
-    sentences (bool | None): Whether to copy the annotated sentence starts to the predicted docs.
-        None: don't copy them, but let a component with `sentence_boundaries` split docs at these
-        sentence starts in some training epochs. False: don't copy them, and don't split docs during
-        training.
+    text_key (str | None): The key of the text in the data of Label Studio's tasks. Defaults to the
+        text that the regions quote. If they don't quote any text, defaults to "text", or to the
+        only key with a text.
+    doc_id (str | None): The key of the document ID in the data, or the extension attribute with the
+        document ID. Texts with the same ID must be consecutive and are joined into one doc.
+    conflicts (str | None): How to merge docs with the same text. "first" and "last" keep the first
+        or last doc. "agree" keeps the entities that all docs agree on, and treats annotation as
+        missing where they differ. "majority" keeps the entities in more than half of the docs. If
+        None, all docs are kept, and docs that contradict each other are reported.
+    sentences (bool | None): Whether to copy the annotated sentence starts to the predicted docs. If
+        None, they aren't copied, but a component with `sentence_boundaries` splits docs there in
+        some training epochs. If False, training doesn't split docs there either.
     RAISES (ValueError): If a number is out of range, or an option has an invalid value.
     """
 
@@ -224,8 +222,8 @@ class CorpusInfo:
         """Count a doc and its entities.
 
         doc (Doc): An annotated doc.
-        spans_key (str | None): The key of the spans in `doc.spans` that are counted as entities.
-            None: `doc.ents`.
+        spans_key (str | None): The key in `doc.spans` of the spans to count as entities. If None,
+            the spans in `doc.ents` are counted.
         """
         self.n_docs += 1
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
@@ -272,19 +270,19 @@ class Context(NamedTuple):
     """Arguments of the function that reads a file.
 
     nlp (Language): The pipeline, which provides the tokenizer and the vocab.
-    options (ReadOptions): How to read the file, if there are several ways.
+    options (ReadOptions): Options for reading the file.
     info (CorpusInfo): The reader adds the file's format, scheme and problems to it.
-    predicted (Predicted | None): The reader adds the docs that the tokenizer creates to it, because
-        a spaCy example requires both an annotated doc and one without annotation. None: the docs
+    predicted (Predicted | None): The reader adds the docs created by the tokenizer to it, because a
+        spaCy example requires both an annotated doc and one without annotation. If None, these docs
         aren't stored.
-    alignment (Alignment | None): The reader counts aligned and misaligned spans across all files of
-        the corpus. None: spans aren't counted.
-    scheme (TagScheme | None): The tag scheme of all column files in the corpus. None: the scheme is
+    alignment (Alignment | None): Counts the aligned and misaligned spans of all files in the
+        corpus. If None, spans aren't counted.
+    scheme (TagScheme | None): The tag scheme of all column files in the corpus. If None, it is
         inferred from the tags of the file.
-    places (Places | None): The reader adds the location of each doc to it. None: locations aren't
-        stored.
-    label_feature (str | None): The WebAnno feature with the labels in all files of the corpus.
-        None: no file contains such a feature.
+    places (Places | None): The reader adds the location of each doc to it. If None, locations
+        aren't stored.
+    label_feature (str | None): The feature that contains the labels in all WebAnno files of the
+        corpus, or None if no file contains such a feature.
     """
 
     nlp: Language

@@ -59,10 +59,10 @@ def convert(
 
     input_path (Path): Annotated corpus: a file or folder.
     output_path (Path): Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv.
-    n_sents (int | None): Sentences per doc. 0: one doc per file.
-    token_column (int | str | None): Column of the tokens: its name, or its number, counted from 1
-        on the left or from -1 on the right.
-    tag_column (int | str | None): Column of the tags, given in the same way, or a key of the MISC
+    n_sents (int | None): Sentences per doc. If 0, one doc per file.
+    token_column (int | str | None): Token column: its name, or its number, counted from 1 on the
+        left or from -1 on the right.
+    tag_column (int | str | None): Tag column, specified in the same way, or a key in the MISC
         column.
     scheme (str | None): Tag scheme. Inferred from the tags by default: see docs/data.md.
     tag_names (list[str] | None): Names of numeric tags, in numerical order.
@@ -127,7 +127,7 @@ def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSumma
 def check_suffix(path: Path) -> None:
     """Check that the suffix of an output file is supported.
 
-    RAISES (ValueError): If it isn't.
+    RAISES (ValueError): If it isn't supported.
     """
     if path.suffix not in SUFFIXES:
         suffix = path.suffix or "no suffix"
@@ -141,7 +141,8 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
-    spans_key (str | None): The key of the spans in `doc.spans` to write to JSONL. None: `doc.ents`.
+    spans_key (str | None): The key in `doc.spans` of the spans to write to JSONL. If None, the
+        spans in `doc.ents` are written.
     RETURNS (int): The number of omitted tokens. Whitespace tokens can't be written in columns.
     RAISES (ValueError): If a token or label can't be written in columns.
     """

@@ -68,12 +68,11 @@ def read_docs(
 
     nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
-    options (ReadOptions): How to read the files, if there are several ways.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems are
-        raised as warnings.
-    predicted (Predicted | None): The docs that the tokenizer creates are added to it: see
-        `Context`.
-    YIELDS (Doc): The docs that contain at least one token.
+    options (ReadOptions): Options for reading the files.
+    info (CorpusInfo | None): Formats, schemes and problems are added to it. If None, a warning is
+        issued for each problem.
+    predicted (Predicted | None): The docs created by the tokenizer are added to it: see `Context`.
+    YIELDS (Doc): The docs. Docs without tokens are skipped.
     RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
         the line. Also raised after the last doc if most spans don't begin and end with tokens.
     RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.
@@ -83,7 +82,7 @@ def read_docs(
     alignment = Alignment()
     context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
     docs = _read_files(corpus_files(Path(path)), context)
-    # Conflicts are detected across files, because each annotator may have a file of the same texts.
+    # Detect conflicts across files, because annotators may have separate files of the same texts.
     spans_key = options.spans_key
     if options.conflicts is None:
         docs = report_conflicts(docs, spans_key, places, corpus_info)
@@ -99,7 +98,7 @@ def read_docs(
 
 
 def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
-    """Read the docs of several files, except docs without tokens."""
+    """Read the docs of several files. Docs without tokens are skipped."""
     options = context.options
     context = context._replace(
         scheme=_find_scheme_of_columns(files, options),
@@ -141,8 +140,8 @@ def _is_webanno(path: Path) -> bool:
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file, except docs without tokens. If the option `spans_key` is set and a
-    doc has no spans under this key, its entities are copied there."""
+    """Read the docs of a file. Docs without tokens are skipped. If the option `spans_key` is set
+    and a doc has no spans under this key, its entities are copied there."""
     spans_key = context.options.spans_key
     for doc in read_file(path, context):
         if not len(doc):
@@ -219,8 +218,8 @@ def _read_records(
 ) -> Iterator[Doc]:
     """Create docs from the records of a JSON file or a dataset. The format is detected from the
     first record: tokens and tags, Label Studio tasks, texts and spans, or one of `JSON_FORMATS`.
-    `find_names` receives the key of the tags and returns the names of numeric tags, if available.
-    If there are no records, an error is raised for the location `begin`."""
+    `find_names` accepts the key of the tags and returns the names of numeric tags, if available. If
+    there are no records, an error at the location `begin` is raised."""
     first_item = next(records, None)
     if first_item is None:
         raise begin.refuse("expected texts, found none")

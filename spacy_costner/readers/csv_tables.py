@@ -63,7 +63,7 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): The pipeline and the options. `token_column` and `tag_column` are the numbers
         or names of the columns.
     RETURNS (Iterator[Doc]): The docs, with their entities.
-    RAISES (CorpusError): If the contents of the columns are ambiguous, or a row can't be read.
+    RAISES (CorpusError): If the token or tag column is ambiguous, or a row can't be read.
     """
     text = read_text(path)
     first_line = text.strip().partition("\n")[0]
@@ -160,9 +160,9 @@ def _read_texts(
 def _find_columns(
     names: Sequence[str], option: int | str | None, known_names: frozenset[str]
 ) -> list[int]:
-    """Return the indices of the columns that match an option: the number of a column, counted from
-    1 on the left or from -1 on the right, or a name. Without the option, columns with any of the
-    known names are returned."""
+    """Return the indices of the columns that match an option. The option is a column's name, or its
+    number, counted from 1 on the left or from -1 on the right. If it is None, all columns with
+    known names match."""
     if isinstance(option, int):
         index = option - 1 if option > 0 else option + len(names)
         return [index] if 0 <= index < len(names) else []

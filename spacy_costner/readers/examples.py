@@ -66,10 +66,11 @@ class KeptDocs:
 class AnyCorpus(Corpus):
     """Iterate over the examples of a corpus of any format: see `make_reader`.
 
-    options (ReadOptions): How to read the files, if there are several ways.
-    predicted (Predicted): The docs that the tokenizer has created. An example removes its doc.
-    info (CorpusInfo | None): Reset each time the corpus is read. Formats, counts and problems are
-        then added to it. None: problems are raised as warnings.
+    options (ReadOptions): Options for reading the files.
+    predicted (Predicted): The docs created by the tokenizer. Each of them is removed when it is
+        used in an example.
+    info (CorpusInfo | None): Collects formats, counts and problems. Reset each time the corpus is
+        read. If None, a warning is issued for each problem.
     kept (KeptDocs | None): The docs, if the corpus was already read: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
@@ -188,8 +189,8 @@ def with_info(
     """Attach a `CorpusInfo` to a reader of examples, to collect information about the corpus.
 
     corpus (Callable): The reader: an `AnyCorpus`, or a different one such as spaCy's `Corpus`.
-    spans_key (str | None): The key of the spans in `doc.spans` that are counted as entities, if the
-        reader isn't an `AnyCorpus`. None: `doc.ents`.
+    spans_key (str | None): The key in `doc.spans` of the spans to count as entities, if the reader
+        isn't an `AnyCorpus`. If None, the spans in `doc.ents` are counted.
     kept (KeptDocs | None): Docs that were already read. An `AnyCorpus` uses them and their info if
         it would read the same docs.
     RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its info, which is
@@ -241,11 +242,11 @@ def make_reader(
     gold_preproc (bool): Whether to create one example per annotated sentence, with the tokens of
         the annotation.
     max_length (int): Docs with at least this number of tokens are split into sentences. Sentences
-        of this length are skipped, and so are docs of this length without sentence starts. 0: no
-        limit.
-    limit (int): The maximum number of docs to read. 0: no limit.
-    augmenter (Callable | None): Replaces each example with one or more augmented examples. None: no
-        augmentation.
+        of this length are skipped, and so are docs of this length without sentence starts. Defaults
+        to 0, which indicates no limit.
+    limit (int): The maximum number of docs to read. Defaults to 0, which indicates no limit.
+    augmenter (Callable | None): Optional function that replaces each example with one or more
+        augmented examples.
     n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
         text_key, doc_id, conflicts, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): The corpus reader.

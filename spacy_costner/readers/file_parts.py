@@ -45,8 +45,8 @@ class FilePart(NamedTuple):
 
     path (Path): The file.
     start (int): The first byte of the part or, in Parquet, the first row group.
-    stop (int): The byte or row group after the last. 0: the part is the whole file.
-    first (int): The number of the first line, counted from 1, or of the first row, counted from 0.
+    stop (int): The byte or row group after the last. If 0, the part is the whole file.
+    first (int): The number of the first line (1-based) or of the first row (0-based).
     digest (str): A digest of the lines and of `first`. If the file isn't split by lines, a digest
         of the whole file. `read_rows` only checks digests of lines.
     n_bytes (int): The size of the lines. If the file isn't split by lines, the size of the file.
@@ -65,7 +65,7 @@ class TextRow(NamedTuple):
     doesn't affect other rows.
 
     id (Any): The ID, or the number of the line or row.
-    text (str | None): The text. None: the value isn't a string.
+    text (str | None): The text, or None if the value isn't a string.
     make_doc (Callable[[], Doc]): Creates a doc without annotation. Raises a ValueError if the row
         can't be read.
     """
@@ -168,8 +168,8 @@ def read_rows(
     *,
     file_tokens: bool = True,
 ) -> Iterator[TextRow]:
-    """Read the rows of a part, except empty lines. A row that can't be read is also yielded, and
-    its `make_doc` raises the error.
+    """Read the rows of a part. Empty lines are skipped. A row that can't be read is also yielded,
+    and its `make_doc` raises the error.
 
     nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     part (FilePart): The part of a file.
@@ -321,9 +321,9 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 
 def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[str, Any]]:
-    """Read the rows of a part of a Parquet file. Only the columns of the text, of the ID, and of
-    types in `SHORT_TYPES` (metadata) are read. Returns a dictionary of column values for each row.
-    Raises an error if the text column doesn't exist."""
+    """Read the rows of a part of a Parquet file. Only the text column, the ID column, and metadata
+    columns (see `SHORT_TYPES`) are read. Returns one dictionary per row, keyed by column name.
+    Raises an error if there is no text column."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}

@@ -71,8 +71,8 @@ class FilePlace(NamedTuple):
     """A location in a file, for error messages.
 
     path (Path): The file, or the folder of a dataset.
-    number (int): The number of the line, row or doc. Counted from 1, except in Parquet files, where
-        it is counted from 0.
+    number (int): The number of the line, row or doc. Starts at 1, except for rows of Parquet files,
+        which start at 0.
     unit (str): "line", "row" or "doc".
     """
 

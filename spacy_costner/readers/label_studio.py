@@ -79,8 +79,8 @@ class Field(NamedTuple):
     key (str): The key in the data.
     kind (Kind): The kind of the texts.
     reading (str): How to read the texts: see `readings_of`.
-    elements (frozenset[str | None] | None): The elements that display the field. None: all
-        elements.
+    elements (frozenset[str | None] | None): The elements that display the field. If None, all
+        elements do.
     is_sure (bool): Whether regions quote the field or the user has specified it.
     """
 
@@ -121,10 +121,10 @@ def read_label_studio(
     these are read. If regions mark several texts of a task, each text becomes a separate task.
 
     records (Values): The records of the file.
-    text_key (str | None): The key of the text in the data. None: the key of the field that the
-        regions quote. If they don't quote any field, "text", or the only key with a text.
+    text_key (str | None): The key of the text in the data. Defaults to the field that the regions
+        quote. If they don't quote any field, defaults to "text", or to the only key with a text.
     info (CorpusInfo | None): Problems are added to it.
-    YIELDS (AnnotatedTask): Each annotation. If a text isn't annotated, only the text.
+    YIELDS (AnnotatedTask): The annotations. A text without annotations is yielded once.
     RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or it
         is unclear which text the regions mark.
     """

@@ -1,9 +1,9 @@
 """Infer which columns of a file contain tokens, tags, parts of speech, or token numbers.
 
-The user's options have priority. Otherwise, column names are used if the file defines them, as in
-CoNLL-U Plus, or if it looks like CoNLL-U, with ten columns. Otherwise, the columns are inferred
-from their content. A column that numbers the tokens of each sentence is skipped. Tags are in the
-last column, as in the CoNLL shared tasks, or in a column with keys and values, such as
+The user's options take precedence over column names, which a file may define, as in CoNLL-U Plus.
+Files with the ten columns of CoNLL-U are also recognized. In all other files, the columns are
+inferred from their content. A column that numbers the tokens of each sentence is skipped. Tags are
+in the last column, as in the CoNLL shared tasks, or in a column with keys and values, such as
 "name=B-PER|SpaceAfter=No". Readers report the columns that were read, and other columns with tags.
 """
 
@@ -32,7 +32,7 @@ class Table(NamedTuple):
     n_columns (int): The number of columns.
     names (Sequence[str]): The names of the columns. Empty if the columns aren't named.
     sent_start (Array1d): True for the first row of a sentence. Shape: (N,)
-    has_tabs (bool): Whether columns are separated by TABs.
+    has_tabs (bool): Whether columns are separated by tabs.
     place (FilePlace): The location of the first row.
     """
 
@@ -56,11 +56,11 @@ class Table(NamedTuple):
 class Columns(NamedTuple):
     """The content of the columns of a file. Column indices start at 0.
 
-    token (int): The column of the tokens.
-    tag (int): The column of the tags.
-    key (str | None): The key of the tags, if the column contains keys and values.
-    number (int | None): The column of the token numbers. None: there is no such column.
-    pos (int | None): The column of the parts of speech. None: there is no such column.
+    token (int): The token column.
+    tag (int): The tag column.
+    key (str | None): The key of the tags, if the tag column contains keys and values.
+    number (int | None): The column with token numbers, if any.
+    pos (int | None): The part-of-speech column, if any.
     text (str): A description of the columns, for messages.
     """
 
@@ -73,7 +73,7 @@ class Columns(NamedTuple):
 
 
 class TagColumn(NamedTuple):
-    """The column of the tags.
+    """The column that contains the tags.
 
     column (int): The index of the column, starting at 0.
     key (str | None): The key of the tags, if the column contains keys and values.
@@ -88,9 +88,9 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): The columns of tokens, tags, token numbers and parts of speech.
-    RAISES (CorpusError): If no column contains tags, the column of the tokens is ambiguous, or a
-        column in the options doesn't exist.
+    RETURNS (Columns): The columns with tokens, tags, token numbers and parts of speech.
+    RAISES (CorpusError): If no column contains tags, the token column is ambiguous, or a column in
+        the options doesn't exist.
     """
     number = _find_numbers(table, is_token_column_set=options.token_column is not None)
     if number is not None and not table.names and table.has_tabs and table.n_columns == len(CONLLU):
@@ -171,8 +171,8 @@ def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
 
 
 def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> int:
-    """Find the column of the tokens: the one set by the option `token_column`, the FORM column, or
-    the first column other than the token numbers in `number`. Raises an error if the column can't
+    """Find the token column: the option `token_column` (`choice`), the FORM column, or the first
+    column that doesn't contain the token numbers (`number`). Raises an error if the column can't
     contain tokens."""
     if choice is not None:
         return _resolve(table, "token_column", choice)
@@ -198,8 +198,8 @@ def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusE
 
 
 def _resolve(table: Table, option: str, choice: int | str) -> int:
-    """Return the index of the column that the user has set by name or number. `choice` is the value
-    of the option. Raises an error if the column doesn't exist."""
+    """Return the index of the column with the name or number in `choice`, the value of an option.
+    Raises an error if the column doesn't exist."""
     if isinstance(choice, str):
         names = [name.upper() for name in table.names]
         if choice.upper() in names:
@@ -222,9 +222,9 @@ def _find_tags(
     tag_columns: Sequence[int],
     choice: int | str | None,
 ) -> TagColumn:
-    """Find the column of the tags. `token` and `number` are the columns of the tokens and their
-    numbers, `tag_columns` are columns that only contain tags, and `choice` is the user's option
-    `tag_column`. Raises an error if the column doesn't exist or contains no tags."""
+    """Find the tag column. `token` and `number` are the columns with tokens and token numbers,
+    `tag_columns` are columns that only contain tags, and `choice` is the option `tag_column`.
+    Raises an error if the column doesn't exist or contains no tags."""
     if choice is None:
         found = _guess_tags(table, token, number, tag_columns)
     else:
@@ -246,9 +246,9 @@ def _find_tags(
 def _guess_tags(
     table: Table, token: int, number: int | None, tag_columns: Sequence[int]
 ) -> TagColumn:
-    """Infer the column of the tags if the user hasn't set it. If the last column contains no tags,
-    use a column with a key whose values are tags or, if columns are named, the only column with
-    tags. For the parameters, see `_find_tags`."""
+    """Infer the tag column if the option isn't set. If the last column contains no tags, use a
+    column with a key for tags or, if columns are named, the only column with tags. For the
+    parameters, see `_find_tags`."""
     last = table.n_columns - 1
     if last in tag_columns:
         return TagColumn(_find_outer_layer(table, token, number, tag_columns))
@@ -264,7 +264,7 @@ def _guess_tags(
 
 
 def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
-    """Find the column that the user has set by its number, its name, or a key in it."""
+    """Find the tag column that the user has specified by number, name, or a key in it."""
     names = [name.upper() for name in table.names]
     if isinstance(choice, str) and choice.upper() not in names:
         for index in range(table.n_columns):
@@ -280,7 +280,7 @@ def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
 def _find_outer_layer(
     table: Table, token: int, number: int | None, tag_columns: Sequence[int]
 ) -> int:
-    """Find the column of the outer entities if the last column contains tags. Several columns may
+    """Find the column with the outer entities if the last column contains tags. Several columns may
     be layers of the same annotation, as in GermEval 2014. The first layer contains the outer
     entities, which are the most frequent. Columns are assumed to be layers if their labels overlap
     (chunks have different labels), or if all columns after numbered tokens contain only tags."""
@@ -314,8 +314,9 @@ def _has_tags(table: Table, column: int) -> bool:
 
 
 def _find_keys(table: Table, column: int) -> list[str]:
-    """Find the keys whose values are tags in a column of keys and values, in order of occurrence.
-    Returns an empty list if there are no such keys, or the column contains other fields."""
+    """Find the keys whose values are all tags in a column with keys and values, in order of
+    occurrence. Returns an empty list if there are no such keys, or the column contains other
+    fields."""
     values: dict[str, set[str]] = defaultdict(set)
     for field in dict.fromkeys(table.column(column)):
         if field == "_":
@@ -334,7 +335,7 @@ def _find_keys(table: Table, column: int) -> list[str]:
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:
-    """Extract the tags from a column of keys and values. If a field doesn't contain the key, its
+    """Extract the tags from a column with keys and values. If a field doesn't contain the key, its
     tag is "-", for missing annotation.
 
     column (Sequence[str]): The fields of the column.
@@ -362,10 +363,10 @@ def _hint_at_tags(table: Table, token: int) -> str:
 
 
 def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:
-    """Find the column of the parts of speech: XPOS or UPOS or, if columns aren't named, the column
-    after the tokens, as in `spacy convert -c ner`. If tokens are numbered, it must be the only
-    column between tokens and tags, because it could also contain lemmas. Returns None if there is
-    no such column, or if it contains tags with prefixes, such as entity or chunk tags."""
+    """Find the part-of-speech column: XPOS or UPOS or, if columns aren't named, the column after
+    the tokens, as in `spacy convert -c ner`. If tokens are numbered, it must be the only column
+    between tokens and tags, because it could also contain lemmas. Returns None if there is no such
+    column, or if it contains tags with prefixes, such as entity or chunk tags."""
     if table.names:
         names = [name.upper() for name in table.names]
         for name in ("XPOS", "UPOS"):

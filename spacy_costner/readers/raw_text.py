@@ -152,7 +152,7 @@ def map_docs(
     pipeline (BoundedPipeline): The pipeline, which provides the tokenizer for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc. Long
         lines are split into several docs: see `cut_line`.
-    options (ReadOptions): How to read a corpus, if there are several ways.
+    options (ReadOptions): Options for reading a corpus.
     YIELDS (ResultT): The result of the function for each doc.
     RAISES (CorpusError): If the file can't be read. The message contains the file and, if
         available, the line.
@@ -191,13 +191,13 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
 
 
 def cut_line(line: str) -> Iterator[str]:
-    """Split a long line into parts of at most `MAX_LENGTH` characters, at blanks if possible."""
+    """Split a long line into parts of at most `MAX_LENGTH` characters, at spaces if possible."""
     start = 0
     while len(line) - start > MAX_LENGTH:
-        # Split before the last blank that fits. The search excludes the part's leading blank.
+        # Split before the last space that fits. The search excludes the leading space of this part.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
-            end = start + MAX_LENGTH  # there is no blank
+            end = start + MAX_LENGTH  # there is no space to split at
         yield line[start:end]
         start = end
     yield line[start:]

@@ -100,7 +100,7 @@ class SplitTag(NamedTuple):
 
 
 class TagScheme(NamedTuple):
-    """The scheme of the tags of a corpus.
+    """The tag scheme of a corpus.
 
     name (str): The name of the scheme, or "" if there are no entities.
     split_tags (Mapping[str, SplitTag]): The prefix and label of each entity tag.
@@ -200,7 +200,7 @@ def check_scheme(name: str) -> str:
 
 
 def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
-    """Find the scheme of the tags of a corpus.
+    """Find the tag scheme of a corpus.
 
     counts (TagCounts): All tags of the corpus.
     name (str | None): The canonical name of the scheme: see `check_scheme`. If None, the scheme is
@@ -240,7 +240,7 @@ def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> 
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    scheme (TagScheme): The scheme of the tags.
+    scheme (TagScheme): The tag scheme.
     RETURNS (DecodedTags): The entities, and the tokens whose tags are invalid in the scheme.
     """
     tag_set = list(dict.fromkeys(tags))  # the K distinct tags

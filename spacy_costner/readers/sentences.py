@@ -165,7 +165,7 @@ def copy_without_annotation(
     """Copy the tokens of a doc without its annotation, so that a pipeline can annotate the copy.
 
     doc (Doc): The doc, with or without annotation.
-    vocab (Vocab | None): The vocab of the copy. None: the vocab of the doc.
+    vocab (Vocab | None): The vocab of the copy. Defaults to the doc's vocab.
     sentences (bool): Whether to also copy the other attributes that `spacy apply` passes to a
         pipeline: sentence starts, `doc.has_unknown_spaces`, and metadata (see `with_metadata`).
     RETURNS (Doc): The copy.
@@ -321,8 +321,8 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
 
     path (Path): The file with the tags.
     key (str): The key of the tags.
-    RETURNS (list[str] | None): The names in numerical order. None: there is no description, or it
-        doesn't contain the names.
+    RETURNS (list[str] | None): The names in numerical order, or None if there is no description or
+        it doesn't contain the names.
     RAISES (CorpusError): If the description isn't valid JSON.
     """
     for name in DATASET_INFO:
@@ -339,9 +339,9 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
 
 
 def _find_names(info: Any, key: str) -> list[str] | None:
-    """Look up the names of the tags with a key in the description of a dataset. They are in an
-    object {key: {"feature": {"names": […]}}}, which may be nested: dataset_infos.json contains one
-    for each configuration. Returns None if the names aren't found."""
+    """Look up the tag names for a key in the description of a dataset. They are in an object {key:
+    {"feature": {"names": […]}}}, which may be nested: dataset_infos.json contains one for each
+    configuration. Returns None if the names aren't found."""
     if not isinstance(info, dict):
         return None
     feature: Any = info.get(key)

@@ -44,7 +44,7 @@ class StudioText(NamedTuple):
     """A text of a task.
 
     text (str): The text.
-    html (HtmlText | None): Maps characters of the HTML to the text. None: the text isn't HTML.
+    html (HtmlText | None): Maps characters of the HTML to the text. None if the text isn't HTML.
     utterances (Sequence[str]): The utterances of a dialogue. Each is a line of the text. Empty if
         the text isn't a dialogue.
     """

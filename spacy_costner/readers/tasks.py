@@ -72,8 +72,8 @@ class Task(NamedTuple):
     """A text and its annotation.
 
     text (str): The text.
-    spans (list[TaskSpan] | None): The entities. None: the text isn't annotated.
-    tokens (list[TaskToken] | None): The tokens. None: the text is tokenized by the pipeline.
+    spans (list[TaskSpan] | None): The entities, or None if the text isn't annotated.
+    tokens (list[TaskToken] | None): The tokens. If None, the text is tokenized by the pipeline.
     missing (tuple[Range, ...]): The ranges of characters that are missing annotation.
     has_unknown_spaces (bool): Whether the original whitespace is unknown. If True, tokens are
         separated by a single space in the text.
@@ -91,9 +91,9 @@ class Task(NamedTuple):
 class AnnotatedTask(NamedTuple):
     """An annotation of a text. The same text may have been annotated by several people.
 
-    place (FilePlace): The file, and the line or row in it.
-    text_key (int | None): A number shared by all annotations of the text. None: the text has no
-        other annotations.
+    place (FilePlace): The location of the annotation: its file, and its line or row.
+    text_key (int | None): A number shared by all annotations of the text, or None if the text has
+        no other annotations.
     task (Task): The text and its annotation.
     """
 

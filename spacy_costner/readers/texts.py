@@ -48,8 +48,8 @@ def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS)
     nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A text file, each line of which becomes a doc, or any corpus: see
         `read_docs`.
-    options (ReadOptions): How to read a corpus, if there are several ways.
-    YIELDS (Doc): The docs, except docs without tokens.
+    options (ReadOptions): Options for reading a corpus.
+    YIELDS (Doc): The docs. Docs without tokens are skipped.
     RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
         the line.
     RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.

@@ -45,7 +45,7 @@ class TokenSpan(NamedTuple):
 
     start (int): The index of the first token.
     end (int): The index after the last token.
-    span (TaskSpan | None): The span. None: the doc can't represent the span, so the annotation of
+    span (TaskSpan | None): The span, or None if the doc can't represent it and the annotation of
         these tokens is missing.
     """
 

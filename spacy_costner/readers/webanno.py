@@ -15,8 +15,8 @@ Lines with the same number in brackets belong to the same entity. Stacked entiti
 "|", and "*" is an entity without a value. Lines such as 1-1.1 contain a part of a token. Offsets
 count the UTF-16 code units of the whole text. Special characters are escaped by a backslash.
 
-A file only defines the layers that contain annotations. Therefore, the feature of the labels is
-determined for all files of a corpus at once: see `find_label_feature`.
+A file only defines the layers that contain annotations. Therefore, the label feature is determined
+for all files of a corpus at once: see `find_label_feature`.
 """
 
 import re
@@ -46,7 +46,7 @@ SPANS = "SP"
 """The type of span layers. Only these can contain entities."""
 
 ENTITY_FEATURE = "NamedEntity.value"
-"""The feature of the labels in the built-in layer for named entities."""
+"""The label feature of the built-in layer for named entities."""
 
 BUILT_IN = "de.tudarmstadt.ukp."
 """The prefix of the names of built-in layers. Except for the layer of named entities, they contain
@@ -56,7 +56,7 @@ N_BEFORE_FEATURES = 3
 """The number of columns before the features: the token number, the offsets and the text."""
 
 MOST_BETWEEN = 1_000_000
-"""The maximum number of code units between two sentences. They are filled with blanks, so a wrong
+"""The maximum number of code units between two sentences. They are replaced with spaces, so a wrong
 offset could otherwise create a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
@@ -141,10 +141,10 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     paths (Iterable[Path]): All WebAnno TSV files of the corpus.
     options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, the name
         of a layer with one feature, or the column number of the feature, counted from 1 on the left
-        or from -1 on the right. None: the named entity feature or, if no file contains it, the only
-        feature of the custom span layers.
-    RETURNS (str | None): The name of the feature. None: no file has a layer that may contain
-        labels.
+        or from -1 on the right. Defaults to the named entity feature or, if no file contains it,
+        the only feature of the custom span layers.
+    RETURNS (str | None): The name of the feature, or None if no file contains a layer that may
+        provide labels.
     RAISES (CorpusError): If the feature is ambiguous or doesn't exist.
     """
     features_of_file = {path: list(_read_features(_read_head_lines(path))) for path in paths}
@@ -228,8 +228,8 @@ def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
 
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file as a single doc, with the tokens and sentences of the file. Entities without a
-    value are reported, and their annotation is missing. A file without the layer of the labels is
-    also reported, because it is unknown whether it was annotated.
+    value are reported, and their annotation is missing. A file without the label feature is also
+    reported, because it is unknown whether it was annotated.
 
     path (Path): The WebAnno TSV file.
     context (Context): The pipeline and the options, with the `label_feature` of the corpus.
@@ -300,7 +300,7 @@ def _read_sentences(
 
 
 def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int | None) -> TokenLine:
-    """Read the line of a token, which ends with a TAB: see `_read_sentences`. Raises an error if
+    """Read the line of a token, which ends with a tab: see `_read_sentences`. Raises an error if
     the line doesn't have the expected columns."""
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
@@ -335,15 +335,15 @@ def _place_tokens(sentences: list[Sentence], text: str, ends: list[int]) -> list
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
-    """Join the sentences of a file into a text. The characters between sentences aren't included in
-    the file and are replaced with blanks. Raises an error if sentences aren't in order, or a token
-    is outside its sentence."""
+    """Join the sentences of a file into a text. The file doesn't contain the characters between
+    sentences, so these are replaced with spaces. Raises an error if sentences aren't in order, or a
+    token is outside its sentence."""
     texts: list[str] = []
     n_units = 0  # the total length of the texts so far
     for text, tokens in sentences:
         begin = tokens[0].start
         n_between = begin - n_units
-        # Without a limit, a wrong offset could add any number of blanks.
+        # Without a limit, a wrong offset could add any number of spaces.
         if not 0 <= n_between <= MOST_BETWEEN:
             expected = f"expected a sentence that begins at {n_units} or soon after it"
             raise tokens[0].place.refuse(f"{expected}, got {begin}")
