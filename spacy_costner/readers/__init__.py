@@ -32,7 +32,7 @@ files              lists and reads files; defines file locations and errors
 conflicts          reports or merges texts that are annotated more than once
 documents          copies metadata to docs, and joins the sentences of a document
 offsets            converts offsets from UTF-16 code units to characters
-inputs             creates the docs that a pipeline is applied to
+inputs             converts docs of a corpus to the input of a pipeline
 
 To add a format, see docs/develop.md.
 """

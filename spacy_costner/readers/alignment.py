@@ -94,7 +94,7 @@ class LanguageError(CorpusError):
 
 
 class Alignment:
-    """Counts of the spans of a corpus that match token boundaries and of spans that don't."""
+    """Counts the spans of a corpus that match token boundaries, and the spans that don't."""
 
     def __init__(self) -> None:
         self._n_aligned = 0

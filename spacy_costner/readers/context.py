@@ -1,9 +1,9 @@
 """The `Context` that is passed to the reader of a file.
 
-It contains the pipeline, the user's options (`ReadOptions`), and a `CorpusInfo`. To this object,
-the reader reports the format of the file, what it inferred about the file, and any *problems*:
-content that docs can't represent, such as a span that ends within a token. Commands print the
-resulting `CorpusSummary`.
+It contains the pipeline, the user's options (`ReadOptions`), and a `CorpusInfo`. The reader adds
+the format of the file, its columns and tag scheme, and any *problems* to the `CorpusInfo`. A
+problem is content that docs can't represent, such as a span that ends within a token. Commands
+print the resulting `CorpusSummary`.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ MAX_LABELS = 12
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for files that can be read in different ways.
+    """Options for reading a corpus.
 
     n_sents (int | None): The number of sentences per doc, for formats with sentences. If 0, a doc
         contains all sentences up to the next -DOCSTART- line or the end of the file. If None, the

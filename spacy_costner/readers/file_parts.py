@@ -37,7 +37,7 @@ SHORT_TYPES = ("bool", "int32", "int64", "string")
 """The types of Parquet columns that are read as metadata, by which docs can be grouped."""
 
 MakeInput = Callable[[Doc], Doc]
-"""Creates the doc that the pipeline is applied to from a doc of a file: see `inputs`."""
+"""Converts a doc of a file to the doc that is passed to the pipeline: see `inputs`."""
 
 
 class FilePart(NamedTuple):
@@ -81,7 +81,7 @@ class RowReader(NamedTuple):
     nlp (Language): The pipeline, which provides the tokenizer.
     text_key (str): The key or column of the text.
     id_key (str): The key or column of the ID.
-    make_input (MakeInput): Creates the doc that the pipeline is applied to from a doc of the file.
+    make_input (MakeInput): Converts a doc of the file to the doc that is passed to the pipeline.
     """
 
     nlp: Language
@@ -310,8 +310,8 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """Create a row for a value that can't be read. To not affect other rows, the error with this
-    message is only raised by `TextRow.make_doc`. `text` is the text of the row or, if unknown, its
+    """Create a row that can't be read. The error with this message is raised by `TextRow.make_doc`,
+    so that other rows can still be read. `text` is the text of the row or, if unknown, its
     value."""
 
     def refuse() -> Doc:

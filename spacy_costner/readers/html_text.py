@@ -189,7 +189,7 @@ class _TextCollector:
             self._add("\n")
 
     def add_text(self, text: str) -> None:
-        """Add text."""
+        """Add the text between two tags."""
         if not self._is_in_body:
             # The body begins with the first word, without the whitespace before it.
             text = text.lstrip(WHITE_SPACE)

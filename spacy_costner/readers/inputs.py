@@ -1,6 +1,6 @@
-"""Create the docs that a pipeline is applied to from the docs of a corpus.
+"""Convert the docs of a corpus to the docs that are passed to a pipeline.
 
-spaCy creates them in two ways:
+spaCy does this in two ways:
 
 - `spacy evaluate` tokenizes the text: see `as_spacy_evaluates`. Our functions that evaluate a
   pipeline do the same by default.

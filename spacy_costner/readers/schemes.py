@@ -51,7 +51,7 @@ IO_WITHOUT_PREFIXES = "IO without prefixes"
 """The name of the scheme in which an entity tag is just the label."""
 
 EXCLUDED_PREFIXES = [("E", "LU"), ("S", "LU"), ("M", "ILU")]
-"""Prefixes, each with other prefixes that no scheme combines it with."""
+"""Incompatible prefixes: no scheme combines the first one with any of the others."""
 
 PREFIXES_OF_SCHEME = {
     "IO": "I",

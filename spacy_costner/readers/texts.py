@@ -115,7 +115,8 @@ def is_text(path: Path) -> bool:
 
 def has_wrapped_lines(path: Path) -> bool:
     """Check whether the first lines of a .txt file look like the wrapped lines of one text: most
-    lines don't end like a sentence, and the following lines begin with a lowercase letter."""
+    lines don't end like a sentence, and the following lines begin with a letter that isn't
+    uppercase."""
     if path.suffix != ".txt":
         return False
     lines = [line.strip() for line in read_head(path).split("\n")]
