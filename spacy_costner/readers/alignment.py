@@ -1,7 +1,7 @@
 """Detect corpora in which most spans don't match token boundaries.
 
 If only a few spans don't match, their annotation is wrong, and the reader reports them as problems.
-If most spans don't match, there is a general error: the tokenizer is for another language, or the
+If most spans don't match, the cause is more general: the tokenizer is for another language, or the
 offsets don't count characters. Nearly all entities would be lost, so an error is raised.
 """
 
@@ -76,7 +76,7 @@ shift by one if the text contains one accented letter."""
 class LanguageError(CorpusError):
     """Raised if the spans of a corpus don't match the tokens of the tokenizer's language.
 
-    problem (str): Which spans don't match, without the setting for the language.
+    problem (str): The error message without the setting for the language.
     lang (str): The language of the tokenizer.
     """
 
@@ -115,7 +115,7 @@ class Alignment:
     ) -> None:
         """Count a span that doesn't begin and end with tokens.
 
-        doc (Doc): The doc of the span's text.
+        doc (Doc): The doc that contains the text of the span.
         start (int): The index of the first character of the span.
         end (int): The index after the last character of the span.
         place (FilePlace): The location of the text.

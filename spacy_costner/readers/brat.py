@@ -23,7 +23,7 @@ from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, Task, TaskSpan
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
-"""Matches the offsets of a fragment. Digits are limited because `int` rejects very long numbers."""
+"""Matches the offsets of a fragment. Very long numbers are excluded because `int` rejects them."""
 
 ENTITY = re.compile(rf"T\S*\t(\S+) ({FRAGMENT}(?:;{FRAGMENT})*)\t(.*)")
 """Matches the line of an entity. The groups are the label, the fragments and the text."""

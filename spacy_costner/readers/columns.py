@@ -77,7 +77,7 @@ class ColumnsFile(NamedTuple):
 
 
 class TokenRows(NamedTuple):
-    """The rows of a column file that contain N tokens.
+    """The N rows of a column file that contain tokens.
 
     table (Table): The fields of the rows.
     line_of_token (Ints1d): The index of each token's line. Shape: (N,)
@@ -98,7 +98,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If the file isn't UTF-8 text or contains no tokens, if the number of
         columns varies, if the tag column contains anything other than tags of one scheme, or if the
-        columns of tokens and tags are ambiguous.
+        token column or tag column is ambiguous.
     """
     file = read_tokens(path, context.options, context.info)
     n_sents = context.options.n_sents
@@ -109,7 +109,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     """Read the tokens and tags of a column file: see `read_columns`.
 
     path (Path): The column file.
-    options (ReadOptions): The columns of tokens and tags.
+    options (ReadOptions): The options for the token column and the tag column.
     info (CorpusInfo): Problems are added to it.
     RETURNS (ColumnsFile): The tokens and tags.
     RAISES (CorpusError): If the file can't be read.

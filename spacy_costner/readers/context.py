@@ -50,8 +50,8 @@ class ReadOptions:
         column of CoNLL-U. Defaults to the last column, the first of several layers with the same
         labels, or the only key or named column with tags. For WebAnno TSV, the number of the label
         column (at least 4, or negative), or the name of its layer or feature, such as
-        "NamedEntity.value". Defaults to the named entity feature, or the only feature of the user's
-        custom span layers.
+        "NamedEntity.value". In this case, defaults to the named entity feature, or the only feature
+        of the user's custom span layers.
     scheme (str | None): The tag scheme: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one of
         these with "-suffix" if the prefix follows the label; or "labels" if there are no prefixes.
         If None, the scheme is inferred from the tags.
@@ -183,8 +183,8 @@ def with_counts(n_files: Mapping[str, int]) -> list[str]:
 
 
 class CorpusInfo:
-    """Information about a corpus, which readers report while they read it: formats, columns, tag
-    schemes, problems, and the numbers of docs and entities.
+    """Information that readers collect about a corpus: formats, columns, tag schemes, problems, and
+    the numbers of docs and entities.
 
     formats (dict[str, int]): The number of files per format.
     columns (dict[str, int]): The number of files per description of the columns that were read.

@@ -51,8 +51,8 @@ JSON_FORMATS = {
     "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
     "Rasa's training data": (is_rasa, read_rasa),
 }
-"""JSON formats, keyed by name. For each format, a function that detects it from the first record of
-a file, and a function that reads the records as tasks."""
+"""JSON formats, keyed by name. Each has a function that detects it from the first record of a file,
+and a function that reads its records as tasks."""
 
 DATASET = "Hugging Face dataset"
 
@@ -112,9 +112,9 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
-    """Find the tag scheme of all column files in a corpus. The files are read an additional time,
-    because a single file may be ambiguous: its only tag may be S-LOC. Returns None if there are
-    fewer than two column files. The scheme is then inferred when the file is read."""
+    """Find the tag scheme of all column files in a corpus. This requires an additional pass over
+    the files, because a single file may be ambiguous: its only tag may be S-LOC. Returns None if
+    there are fewer than two column files. The scheme is then inferred when the file is read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None

@@ -173,8 +173,8 @@ def _find_columns(
 def _read_tokens(
     rows: Sequence[Row], names: Sequence[str], begin: FilePlace, context: Context
 ) -> Iterator[Doc]:
-    """Read tokens and tags. A new sentence begins after an empty row, and at a new non-empty value
-    in the column for sentences."""
+    """Read tokens and tags. A new sentence begins after an empty row, and at each new non-empty
+    value in the sentence column."""
     token_columns = _find_columns(names, context.options.token_column, TOKEN_NAMES)
     tag_columns = _find_columns(names, context.options.tag_column, TAG_NAMES)
     if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:

@@ -14,7 +14,7 @@ from .context import Context
 from .files import SURROGATE, FilePlace
 
 MAX_VALUE_LENGTH = 100
-"""The maximum length of metadata values, by which docs can be grouped."""
+"""The maximum number of characters of a metadata value by which docs can be grouped."""
 
 
 def extension_key(name: str) -> Any:

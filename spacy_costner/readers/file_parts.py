@@ -91,8 +91,8 @@ class RowReader(NamedTuple):
 
 
 def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[FilePart]:
-    """Split a file into parts with a number of lines or rows. A .spacy file becomes a single part,
-    and Parquet row groups aren't split.
+    """Split a file into parts of a given number of lines or rows. A .spacy file becomes a single
+    part, and Parquet row groups aren't split.
 
     path (Path): The file to split.
     n_rows (int): The number of lines per part, or the minimum number of rows per part of a Parquet
@@ -251,8 +251,8 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
     """Create a row from a JSON object or a Parquet row. If the record has no ID, the line or row
-    number is used. An ID that isn't a string or a 64-bit number is an error, because not all output
-    formats support it."""
+    number is used. A record can't be read if its ID isn't a string or a 64-bit number, because not
+    all output formats support other IDs."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
     # Comparisons with NaN are always False, so NaN is also rejected.

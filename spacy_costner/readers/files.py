@@ -33,7 +33,7 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 """Files in which the `datasets` library describes a dataset."""
 
 DATASET_MARKS = ("state.json", "dataset_dict.json")
-"""Files that the `datasets` library writes to each folder that it saves."""
+"""Files by which a folder saved by the `datasets` library is recognized."""
 
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with one JSON value per line."""

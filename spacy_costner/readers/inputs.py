@@ -5,7 +5,7 @@ spaCy does this in two ways:
 - `spacy evaluate` tokenizes the text: see `as_spacy_evaluates`. Our functions that evaluate a
   pipeline do the same by default.
 - `spacy apply` keeps the tokens and sentence starts of a .spacy file: see `as_spacy_applies`. Our
-  function `annotate` does the same, and so do functions with `file_tokens`.
+  function `annotate` and all functions with `file_tokens=True` do the same.
 """
 
 from spacy.language import Language

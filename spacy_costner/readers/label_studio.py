@@ -32,7 +32,7 @@ from .studio_regions import (
 from .tasks import LOCATION, AnnotatedTask, Task, has_its_text, words_of_quote
 
 ANNOTATION_KEYS = ("annotations", "completions")
-"""The key under which a task stores its annotations: since version 1, and in earlier versions."""
+"""The keys under which a task stores its annotations, since version 1 and in earlier versions."""
 
 ANSWER_TYPES = (
     "choices",
@@ -158,7 +158,7 @@ def read_label_studio(
 def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
     """Return the annotations of a task, except skipped ones. If any are marked as ground truth,
     only these are returned. The list is empty if the task isn't annotated. Raises an error if an
-    annotation contains no results."""
+    annotation has no list of results."""
     present_keys = [key for key in ANNOTATION_KEYS if key in record]
     if not present_keys:
         return []
@@ -304,7 +304,7 @@ def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str 
 
 
 class _TextReader:
-    """Reads a text of a task and its annotations.
+    """Reads the annotations of a text in a task.
 
     text (StudioText): The text.
     """

@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The content of the columns of a file. Column indices start at 0.
+    """The roles of a file's columns. Indices start at 0.
 
     token (int): The token column.
     tag (int): The tag column.
@@ -84,11 +84,11 @@ class TagColumn(NamedTuple):
 
 
 def find_columns(table: Table, options: ReadOptions) -> Columns:
-    """Infer the content of the columns of a file.
+    """Infer which columns of a file contain tokens and tags.
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): The columns with tokens, tags, token numbers and parts of speech.
+    RETURNS (Columns): The columns and their description.
     RAISES (CorpusError): If no column contains tags, the token column is ambiguous, or a column in
         the options doesn't exist.
     """
@@ -145,8 +145,8 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
 
 
 def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
-    """Check whether numbers count the tokens of each sentence or of the whole file, from 1 or 0. At
-    least one sentence must have two tokens, otherwise it is uncertain. In CoNLL-U, the line of a
+    """Check whether numbers count the tokens of each sentence or of the whole file, from 1 or 0.
+    This is only certain if at least one sentence has two tokens. In CoNLL-U, the line of a
     multiword token precedes its first token, and the line of an empty node follows a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
     last = first - 1  # the number of the previous token
@@ -191,7 +191,7 @@ def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> 
 
 
 def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusError:
-    """Create the error for a column that may not contain tokens."""
+    """Create the error for a column that doesn't seem to contain tokens."""
     got = ", ".join(map(shown, words[:3]))
     hint = "the setting `token_column` says which column has the tokens (the first is 1)"
     return table.place.refuse(f"{expected}, got {got}: {hint}")

@@ -39,7 +39,7 @@ SUFFIXED = re.compile(r"(?P<label>.+)(?P<separator>[-_])(?P<prefix>[BILUESM])")
 
 LIKE_PREFIXED = re.compile(r"(?P<prefix>[BILUESM])[-_.:/|](?P<label>.+)")
 LIKE_SUFFIXED = re.compile(r"(?P<label>.+)[-_.:/|](?P<prefix>[BILUESM])")
-"""Match an upper-case tag that looks like a prefix and a label but may not belong to a scheme."""
+"""Match an uppercase tag that looks like a prefix and a label, with any common separator."""
 
 OPENING = frozenset("BUS")
 """The prefixes that open an entity."""
@@ -356,7 +356,7 @@ def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagSche
 def _find_contradiction(
     counts: TagCounts, tags: Sequence[str], pattern: re.Pattern[str]
 ) -> CorpusError | None:
-    """Find a reason why the entity tags may not belong to one scheme, although they all match the
+    """Find a reason to doubt that the entity tags belong to one scheme, although they all match the
     pattern. Returns an error for the caller to raise, or None if the tags belong to one scheme."""
     tag_of_separator: dict[str, str] = {}  # an example of a tag for each separator
     tag_of_prefix: dict[str, str] = {}

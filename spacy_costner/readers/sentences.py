@@ -137,8 +137,8 @@ def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     """Find the first token of each doc. A document begins at the start of the file and after each
     -DOCSTART- line, and is split into docs of `n_sents` sentences. If `n_sents` is 0, each document
-    becomes one doc. None is the same as 0 if there are -DOCSTART- lines, and as 1 otherwise. Shape:
-    (number of docs,)"""
+    becomes one doc. If it is None, it defaults to 0 for files with -DOCSTART- lines, and to 1
+    otherwise. Shape: (number of docs,)"""
     # The first token of each of the S sentences. Shape: (S,)
     sentence_starts = numpy.flatnonzero(tokens.sent_start)
     # A sentence begins a document if it is preceded by more -DOCSTART- lines than the previous

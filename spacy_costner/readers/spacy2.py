@@ -117,8 +117,8 @@ def _find_words(words: Sequence[str], text: Any, place: FilePlace) -> list[TaskT
 def _read_tags(
     tags: Sequence[Any], tokens: Sequence[TaskToken], place: FilePlace
 ) -> tuple[list[list[Any]], list[Range]]:
-    """Decode the tags into spans [start, end, label], and return the ranges of characters with
-    missing annotation alongside."""
+    """Decode the tags of tokens. Returns the entities as spans [start, end, label], and the ranges
+    of characters that are missing annotation."""
     spans: list[list[Any]] = []
     missing: list[Range] = []
     continues = False  # whether the last span continues at the next token

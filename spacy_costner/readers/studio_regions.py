@@ -60,9 +60,9 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
 
     value (Any): The JSON value in the data of a task.
     kind (Kind): The kind of text.
-    RETURNS (list[str]): For HTML, "page" (the default) or "inline", if it is a part of a page: see
-        `read_html`. For a dialogue, each key under which all utterances have a string. This is
-        usually "text", which comes first, and others such as "author". For a text, only "".
+    RETURNS (list[str]): For HTML, "page" (the default) and "inline" (for a part of a page): see
+        `read_html`. For a dialogue, the keys under which all utterances have a string, such as
+        "text", which comes first, and "author". For a text, only "".
     """
     if kind == "dialogue":
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -114,7 +114,7 @@ def kind_of_offsets(result: Result) -> Kind | None:
 
 
 def labels_of(result: Result) -> Any:
-    """Return the labels of a region in JSON format, or None if it has no labels."""
+    """Return the unvalidated labels of a region, or None if it has no labels."""
     for key in REGION_TYPES:
         if key in result["value"]:
             return result["value"][key]
@@ -158,7 +158,7 @@ def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) ->
 
 
 def _global_offsets(value: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the start and end of an HTML region in JSON format, or None if they don't exist."""
+    """Return the unvalidated start and end of an HTML region. Missing values are None."""
     offsets = value.get("globalOffsets")
     if not isinstance(offsets, dict):
         return None, None

@@ -80,8 +80,8 @@ def merge_tasks(
 
 def _make_explicit(task: Task) -> Task:
     """Add information to a Prodigy task that its export only implies. A yes-no question only refers
-    to some spans, so the rest of the text is missing annotation. If all spans of a text were to be
-    annotated and the task has no list of spans, the text contains no spans."""
+    to some spans, so the rest of the text is missing annotation. If the annotator was asked for all
+    spans and the task has no list of spans, the text contains no spans."""
     if view_of(task) in NO_SPANS_VIEWS:
         return task._replace(spans=None)
     if _is_binary(task):

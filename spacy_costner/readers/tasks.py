@@ -1,4 +1,4 @@
-"""Tasks: texts with annotated spans, in the JSON formats of annotation tools.
+"""Read tasks, which are texts with annotated spans, from the JSON of annotation tools.
 
 `task_from_json` reads the formats of several tools. The module `label_studio` reads Label Studio's
 export, and `task_forms` writes tasks. A *record* is the JSON value of a task, and a *json_span* is
@@ -292,8 +292,8 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Check whether the text at a span's offsets equals the text that the annotation tool has saved
-    under the key "text". Returns True if no text was saved."""
+    """Check whether the text at a span's offsets matches the text that the annotation tool has
+    saved under the key "text". Returns True if no text was saved."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True

@@ -134,7 +134,7 @@ def _align(
 
 
 def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
-    """Search for the text that a tool has saved with a span near the span's offsets, and return its
+    """Search near the offsets of a span for the text that a tool has saved with it, and return its
     tokens. Returns None if the text occurs several times or not at all, or if it doesn't match
     token boundaries."""
     # Whitespace between words may differ.

@@ -83,7 +83,7 @@ NO_LAYER = "files don't have {}, which other files have: their annotation is mis
 
 
 class Feature(NamedTuple):
-    """A feature of a layer, which is a column of a file.
+    """A feature of a layer. Each feature is a column in the file.
 
     name (str): The names of the layer and the feature, such as `ENTITY_FEATURE`.
     may_be_label (bool): Whether the feature may contain entity labels: see `BUILT_IN`.
