@@ -1,40 +1,40 @@
 """Read corpora of any format as docs, and write docs to files.
 
-`read_docs` lists the files of a corpus, finds the format of each (`read_file`), and calls its
-reader:
+`read_docs` lists the files of a corpus. For each file, `read_file` detects the format and calls the
+corresponding reader:
 
-columns            reads and writes files with a line for each token, as in CoNLL
-sentences          reads sentences in JSON; makes docs from tokens and tags, which columns have, too
-layout             finds out which column of such a file has what
-schemes            finds the entities of tags in any scheme
-brat               reads a .txt and an .ann file for each text
-webanno            reads WebAnno TSV, a file for each text
-tasks, task_forms  read and write texts with spans, as annotation tools have them
-task_docs          converts them to docs and back
-task_merging       merges all annotations of one text
-token_spans        finds the tokens of spans
-label_studio       reads Label Studio's export: studio_regions, html_text
-gliner, spacy2     read JSON of words and their entities
-rasa               reads examples of intents with entities, in JSON, YAML and Markdown
-csv_tables         reads CSV of tokens and tags, and of texts and spans
+columns            reads and writes files with one token per line, as in CoNLL
+sentences          reads sentences in JSON; converts tokens and tags to docs, also for columns
+layout             infers the content of each column in such a file
+schemes            decodes tags of any scheme into entities
+brat               reads brat standoff: a .txt and an .ann file for each text
+webanno            reads WebAnno TSV: one file per text
+tasks, task_forms  read and write texts with spans in the formats of annotation tools
+task_docs          converts tasks to docs and back
+task_merging       merges all annotations of a text
+token_spans        aligns spans with tokens
+label_studio       reads Label Studio's export, with studio_regions and html_text
+gliner, spacy2     read JSON with words and their entities
+rasa               reads training examples with intents and entities in JSON, YAML and Markdown
+csv_tables         reads CSV files with tokens and tags, or with texts and spans
 docbin             reads .spacy files
-corpus             chooses the reader of a file; reads Hugging Face datasets
-examples           makes spaCy's examples of a corpus, as a config requests them
+corpus             selects the reader of each file; reads Hugging Face datasets
+examples           creates spaCy examples from a corpus for training
 texts              reads texts without annotation
-file_parts         divides large files into parts, and reads the texts of each part
-raw_text           reads more text than fits in memory
+file_parts         splits large files into parts, and reads the texts of each part
+raw_text           reads raw text that doesn't fit in memory
 
-All of them use these:
+They share these modules:
 
-alignment          refuses a corpus most of whose spans don't fit the tokens
-context            what a reader is given, and where it reports problems
-files              names, text and JSON of files; places and errors
-conflicts          finds texts that are annotated in several ways, and makes one doc from each
-documents          copies metadata to docs, and joins the sentences of a document to one doc
-offsets            converts UTF-16 code units to characters
-inputs             makes the doc that a pipeline gets from a doc of a file
+alignment          raises an error if most spans don't match the tokens
+context            provides options to readers and collects problems
+files              lists and reads files; defines file locations and errors
+conflicts          reports or merges texts that are annotated more than once
+documents          copies metadata to docs, and joins the sentences of a document
+offsets            converts offsets from UTF-16 code units to characters
+inputs             converts docs of a corpus to the input of a pipeline
 
-How a new format is added is in docs/develop.md.
+To add a format, see docs/develop.md.
 """
 
 from .columns import write_columns

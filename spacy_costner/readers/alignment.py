@@ -1,8 +1,8 @@
-"""Refuse a corpus if most of its spans don't begin and end with tokens.
+"""Detect corpora in which most spans don't match token boundaries.
 
-A few such spans are problems of the annotation, which the reader reports. If most spans are like
-this, something is wrong with all of them: the tokenizer is for another language, or the offsets
-don't count characters. Such a corpus would be read with nearly no entities.
+If only a few spans don't match, their annotation is wrong, and the reader reports them as problems.
+If most spans don't match, the cause is more general: the tokenizer is for another language, or the
+offsets don't count characters. Nearly all entities would be lost, so an error is raised.
 """
 
 from collections import Counter
@@ -13,46 +13,46 @@ from spacy.tokens import Doc
 from .files import CorpusError, FilePlace
 
 MIN_MISALIGNED = 5
-"""A corpus is refused if it has at least this many misaligned spans, as fewer may be chance."""
+"""The minimum number of misaligned spans for an error. Fewer may be misaligned by chance."""
 
 MAX_EXAMINED = 200
-"""The maximum number of misaligned spans that are examined to find out what their offsets count."""
+"""The maximum number of misaligned spans to examine when inferring the unit of their offsets."""
 
 EXPLAINED_SHARE = 0.8
-"""The minimum share of the misaligned spans that another way to count has to align, so that an
-error names it."""
+"""The minimum proportion of misaligned spans that a conversion must align to be named in the error
+message."""
 
 Convert = Callable[[str, int, int], tuple[int, int]]
-"""Takes a text and the offsets of a span, and returns the offsets in characters, if the given ones
-count something else."""
+"""Converts the offsets of a span in a text to character offsets, assuming that they count something
+else."""
 
 
 def _end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
-    """The end is the number of the last character, and not of the one after it."""
+    """Convert an inclusive end, the offset of the last character, to an exclusive end."""
     return start, end + 1
 
 
 def _begin_at_zero(text: str, start: int, end: int) -> tuple[int, int]:
-    """The first character of a text has the number 1."""
+    """Convert 1-based offsets to 0-based offsets."""
     return start - 1, end - 1
 
 
 def _begin_at_zero_end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
-    """The first character has the number 1, and the end is the number of the last character."""
+    """Convert 1-based offsets with an inclusive end to 0-based offsets with an exclusive end."""
     return start - 1, end
 
 
 def _from_bytes(text: str, start: int, end: int) -> tuple[int, int]:
-    """The offsets count the UTF-8 bytes of the text."""
+    """Convert offsets in UTF-8 bytes to character offsets."""
     encoded = text.encode("utf8", "replace")
-    # Bytes of a character that is cut in two are left out.
+    # Ignore the bytes of a character that is split by the offset.
     before_start = encoded[:start].decode("utf8", "ignore")
     before_end = encoded[:end].decode("utf8", "ignore")
     return len(before_start), len(before_end)
 
 
 def _from_utf16(text: str, start: int, end: int) -> tuple[int, int]:
-    """The offsets count UTF-16 code units, as in JavaScript: two bytes each."""
+    """Convert offsets in UTF-16 code units (two bytes each), as used by JavaScript."""
     encoded = text.encode("utf-16-le", "replace")
     before_start = encoded[: 2 * start].decode("utf-16-le", "ignore")
     before_end = encoded[: 2 * end].decode("utf-16-le", "ignore")
@@ -68,15 +68,15 @@ CONVERSIONS: dict[str, Convert] = {
         _begin_at_zero_end_after_last
     ),
 }
-"""The units that offsets may count, as the error names them, and the conversion to characters. If
-several align equally many spans, the first one is named: bytes look like a shift by one if there is
-one accent."""
+"""Conversions to character offsets, keyed by the wording of the error message. If several of them
+align the same number of spans, the first one is reported. Bytes come first because they look like a
+shift by one if the text contains one accented letter."""
 
 
 class LanguageError(CorpusError):
-    """A corpus whose spans don't fit the tokens of a language.
+    """Raised if the spans of a corpus don't match the tokens of the tokenizer's language.
 
-    problem (str): What doesn't fit, without the setting of the language.
+    problem (str): The error message without the setting for the language.
     lang (str): The language of the tokenizer.
     """
 
@@ -86,24 +86,24 @@ class LanguageError(CorpusError):
         super().__init__(self.as_text("lang"))
 
     def as_text(self, setting: str) -> str:
-        """The message of the error.
+        """Return the error message.
 
-        setting (str): The setting or parameter that chooses the language, such as "lang".
+        setting (str): The name of the setting or parameter for the language, such as "lang".
         """
         return f"{self.problem}: {setting}: expected the language of the texts, got {self.lang!r}"
 
 
 class Alignment:
-    """Counts the spans of a corpus that begin and end with tokens, and those that don't."""
+    """Counts the spans of a corpus that match token boundaries, and the spans that don't."""
 
     def __init__(self) -> None:
         self._n_aligned = 0
         self._n_misaligned = 0
-        self._n_tokenized = 0  # misaligned spans of texts that the tokenizer has divided
+        self._n_tokenized = 0  # misaligned spans of texts that the tokenizer has split
         self._example = ""  # the first misaligned span
-        self._place: FilePlace | None = None  # its place
+        self._place: FilePlace | None = None  # the location of the example
         self._n_examined = 0
-        # The number of examined spans that each conversion would align
+        # The number of examined spans that each conversion would align.
         self._n_explained: Counter[str] = Counter()
 
     def add_aligned(self) -> None:
@@ -115,12 +115,12 @@ class Alignment:
     ) -> None:
         """Count a span that doesn't begin and end with tokens.
 
-        doc (Doc): The doc of its text.
-        start (int): The first character of the span.
-        end (int): The character after its last.
-        place (FilePlace): The place of the text.
-        shown_span (str): The span as an error shows it.
-        tokenized (bool): Whether the tokens are from the tokenizer, and not from the file.
+        doc (Doc): The doc that contains the text of the span.
+        start (int): The index of the first character of the span.
+        end (int): The index after the last character of the span.
+        place (FilePlace): The location of the text.
+        shown_span (str): The span, formatted for an error message.
+        tokenized (bool): Whether the tokens are from the tokenizer instead of the file.
         """
         self._n_misaligned += 1
         self._n_tokenized += tokenized
@@ -137,10 +137,10 @@ class Alignment:
                 self._n_explained[expected] += 1
 
     def check(self, lang: str) -> None:
-        """Check that most spans of a corpus begin and end with tokens.
+        """Check that most spans of the corpus begin and end with tokens.
 
         lang (str): The language of the tokenizer.
-        RAISES (CorpusError): If they don't.
+        RAISES (CorpusError): If most spans don't.
         """
         n_spans = self._n_aligned + self._n_misaligned
         if self._n_misaligned < MIN_MISALIGNED or self._n_misaligned <= n_spans / 2:

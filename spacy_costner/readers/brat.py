@@ -1,12 +1,12 @@
-"""Read brat standoff: a text in a .txt file, and its annotation in the .ann file of the same name.
+"""Read brat standoff: a text in a .txt file, and its annotation in an .ann file of the same name.
 
     T1	PER 0 7	Kim Lee
     T2	LOC 10 14;20 26	East London
 
-Each entity has a line with its id, its label, its offsets, and its text. An entity may consist of
-several *fragments*, as the second one does. If there are words between them it is discontinuous.
-Other lines have relations, events, attributes and notes, and are left out. Offsets count the
-characters of the .txt file, and "\\r\\n" as two.
+Each entity is on a line with its ID, label, offsets and text. An entity may consist of several
+*fragments*, such as the second one above. If there are words between its fragments, the entity is
+discontinuous. Lines with relations, events, attributes and notes are ignored. Offsets count the
+characters of the .txt file, where "\\r\\n" counts as two.
 """
 
 import re
@@ -23,27 +23,27 @@ from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, Task, TaskSpan
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
-"""Matches the offsets of a fragment. `int` refuses numbers of more than 4,300 digits."""
+"""Matches the offsets of a fragment. Very long numbers are excluded because `int` rejects them."""
 
 ENTITY = re.compile(rf"T\S*\t(\S+) ({FRAGMENT}(?:;{FRAGMENT})*)\t(.*)")
-"""Matches the line of an entity. The groups are its label, its fragments and its text."""
+"""Matches the line of an entity. The groups are the label, the fragments and the text."""
 
 SPACE = re.compile(r"\s+")
 
 OTHER_LINE = re.compile(r"[REAMN]\S*\t|\*\t|#")
-"""Matches the beginning of another line: of a relation, an event, an attribute, an id of another
-database, an equivalence or a note."""
+"""Matches the beginning of any other line: a relation, an event, an attribute, a reference to an
+external database, an equivalence or a note."""
 
 DISCONTINUOUS = "entities have several fragments: their tokens are missing annotation"
 
 
 class BratEntity(NamedTuple):
-    """An entity of an .ann file.
+    """An entity in an .ann file.
 
     place (FilePlace): The line of the entity.
-    label (str): Its label.
-    fragments (list[Range]): The characters of each fragment, at least one.
-    text (str): Its text, with a space between fragments.
+    label (str): The label.
+    fragments (list[Range]): The start and end of each fragment. There is at least one fragment.
+    text (str): The text of the entity, with a space between fragments.
     """
 
     place: FilePlace
@@ -53,14 +53,13 @@ class BratEntity(NamedTuple):
 
 
 def read_brat(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a text and its annotation as one doc. A doc can't have discontinuous entities: the
-    annotation of their tokens is missing, and they are reported as problems.
+    """Read a text and its annotation as a single doc. Discontinuous entities can't be represented
+    in a doc: they are reported as problems, and their tokens are missing annotation.
 
     path (Path): The .ann file or the .txt file.
-    context (Context): The pipeline and the options. The problems are added to its info.
+    context (Context): The pipeline and the options. Problems are added to its info.
     RETURNS (Iterator[Doc]): The doc.
-    RAISES (CorpusError): If one of the files is missing or can't be read, or a line isn't of the
-        format.
+    RAISES (CorpusError): If either file is missing or can't be read, or a line is invalid.
     """
     context.info.add_file("brat standoff")
     annotation_path = path.with_suffix(BRAT_ANNOTATION)
@@ -70,12 +69,12 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_task(path: Path, info: CorpusInfo) -> Task:
-    """Read an .ann file and the .txt file next to it as a task. The annotation of discontinuous
-    entities is missing, and they are added to `info` as problems."""
+    """Read an .ann file and the .txt file next to it as a task. Discontinuous entities are added to
+    `info` as problems, and their annotation is missing."""
     text_path = path.with_suffix(".txt")
     if not text_path.is_file():
         raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
-    # Line ends are kept, as offsets count "\r\n" as two characters.
+    # Line endings are kept because "\r\n" counts as two characters.
     text = read_text(text_path, keep_line_ends=True)
     entities_as_written = list(_read_entities(path, limit=utf16_length(text)))
     entities = _in_characters(entities_as_written, text)
@@ -83,8 +82,8 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
     spans: list[TaskSpan] = []
     missing: list[Range] = []
     for entity in entities:
-        # `_read_entities` has allowed ends up to the number of code units. Now they count
-        # characters.
+        # `_read_entities` only checks that ends are valid as code units. Now that offsets count
+        # characters, check them again.
         last_end = max(end for _, end in entity.fragments)
         if last_end > len(text):
             expected = f"expected offsets in a text of {len(text)} characters"
@@ -95,19 +94,19 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # Fragments that overlap have a different text from the joined fragment, which isn't a
-        # mistake. A wrong text is kept, and `tasks_to_docs` looks for it in the doc: see
-        # `has_its_text`.
+        # The joined fragment of overlapping fragments has a different text, which isn't an error.
+        # If the text is wrong, it is kept in `extra`, and `tasks_to_docs` searches for it in the
+        # doc: see `has_its_text`.
         extra = {} if _has_its_text(entity, text) else {"text": entity.text}
         spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))
 
 
 def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
-    """Read the entities of an .ann file, with the offsets of the file. `limit` is the largest end
-    that a fragment may have: the length of the text in UTF-16 code units, as it isn't known yet
-    what offsets count."""
-    # A blank file says that the text has no entities.
+    """Read the entities of an .ann file without converting their offsets. `limit` is the maximum
+    end of a fragment. It is the length of the text in UTF-16 code units, because the offsets may
+    count code units or characters."""
+    # A blank file means that the text contains no entities.
     lines = read_text(path, allow_blank=True).split("\n")
     for number, line in enumerate(lines, start=1):
         place = FilePlace(path, number)
@@ -129,34 +128,34 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Whether the offsets of an entity fit the text that the .ann file has next to them. Whitespace
-    between words may differ: one may have a line break, and the other a blank. At the ends it
-    counts, as code units could otherwise be taken for characters. In "a 😀 c", the code units 2 to
-    4 are "😀", and the characters 2 to 4 are "😀 "."""
+    """Check whether the text at an entity's offsets matches its text in the .ann file. Whitespace
+    between words may differ, such as a line break instead of a space. Leading and trailing
+    whitespace must match, to distinguish characters from code units: in "a 😀 c", the code units 2
+    to 4 are "😀", and the characters 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
-    """Make the offsets of entities count characters. Some tools count UTF-16 code units, as in
-    JavaScript. Offsets are converted if more entities then have the text that is next to their
-    offsets."""
-    ends = utf16_ends(text)  # the end of each character, in code units
+    """Convert the offsets of entities to characters if they count UTF-16 code units. Some tools
+    count code units, as in JavaScript. Offsets are converted if more entities match their text
+    afterwards."""
+    ends = utf16_ends(text)  # the end offset of each character, in code units
     converted: list[BratEntity] = []
     for entity in entities:
         fragments = [range_in_characters(fragment, ends) for fragment in entity.fragments]
         converted.append(entity._replace(fragments=fragments))
 
     def n_in_place(entities: list[BratEntity]) -> int:
-        """The number of entities that have their text."""
+        """Count the entities whose offsets match their text."""
         return sum(_has_its_text(entity, text) for entity in entities)
 
-    return max(entities, converted, key=n_in_place)  # the first, if both are equally good
+    return max(entities, converted, key=n_in_place)  # in case of a tie, the original entities
 
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:
-    """Join fragments that overlap or have only whitespace between them. brat divides each entity
-    that crosses the end of a line, though it isn't discontinuous."""
+    """Join fragments that overlap or are separated only by whitespace. brat splits an entity at a
+    line break, although it isn't discontinuous."""
     joined: list[Range] = []
     for start, end in sorted(fragments):
         if joined:

@@ -1,12 +1,12 @@
-"""Read and write column files, as in the CoNLL shared tasks: a line for each token, with its tag.
+"""Read and write column files, as in the CoNLL shared tasks: one token and its tag per line.
 
-Columns are separated by one TAB or by blanks. A line of whitespace ends a sentence. A line that
-begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
-sentence, is a comment unless it is a token and its tag.
+Columns are separated by a single tab, or by any number of spaces and tabs. A line of whitespace
+ends a sentence. A line that begins with -DOCSTART- begins a document. At the beginning of a
+sentence, a line that begins with "#" is a comment, unless it contains a token and its tag.
 
-A *field* is the text of a line in one column. For speed, the fields of all lines with a token are
-in one list, line after line. So in a file with n columns, every n-th field is of the same column:
-`fields[column::n]`. `layout` finds out which column has what.
+A *field* is the text of one line in one column. For speed, the fields of all token lines are stored
+in a single list, line by line. In a file with n columns, `fields[column::n]` are the fields of one
+column. The module `layout` infers which columns contain the tokens and tags.
 """
 
 import re
@@ -30,29 +30,29 @@ from .sentences import TaggedTokens, make_docs
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
-"""Whitespace that doesn't separate columns, though `str.split` splits there: no-break spaces and
-others. U+3000 is the last character of whitespace in Unicode."""
+"""Whitespace at which `str.split` splits although it doesn't separate columns, such as no-break
+spaces. U+3000 is the last whitespace character in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
-"""Matches a token that would not be read back as it is written. For example, a blank before a TAB
-would be read as padding."""
+"""Matches tokens that can't be written and read back unchanged. A trailing space, for example,
+would be read as padding before the tab."""
 
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
-"""Matches a label that would not be read back as it is written."""
+"""Matches labels that can't be written and read back unchanged."""
 
 
 COLUMN_NAMES = re.compile(r"# *global\.columns *= *(\S.*)")
-"""The line with the names of columns with which a file of CoNLL-U Plus begins."""
+"""Matches the first line of a CoNLL-U Plus file, which contains the names of the columns."""
 
 NO_TOKENS = "multiword tokens and empty nodes are left out: their words have their own lines"
 
 
 class Layout(NamedTuple):
-    """How the lines of a file are split into fields.
+    """How to split the lines of a file into fields.
 
-    split (Callable[[str], list[str]]): Splits a line into its fields. A line of whitespace has
-        none.
-    separator (str): The name of what separates columns: "TABs" or "blanks".
+    split (Callable[[str], list[str]]): Splits a line into its fields. Returns an empty list for a
+        line of whitespace.
+    separator (str): The name of the separator: "TABs" or "blanks".
     n_columns (int): The number of columns.
     """
 
@@ -64,10 +64,10 @@ class Layout(NamedTuple):
 class ColumnsFile(NamedTuple):
     """The content of a column file.
 
-    tokens (TaggedTokens): Its tokens and tags.
-    place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
-    format_name (str): Its format.
-    columns (str): Which columns were read.
+    tokens (TaggedTokens): The tokens and tags.
+    place_of (Callable[[int], FilePlace]): Returns the location of the token at an index.
+    format_name (str): The name of the format.
+    columns (str): A description of the columns that were read.
     """
 
     tokens: TaggedTokens
@@ -77,10 +77,10 @@ class ColumnsFile(NamedTuple):
 
 
 class TokenRows(NamedTuple):
-    """The rows of a column file that are tokens. N is their number.
+    """The N rows of a column file that contain tokens.
 
-    table (Table): Their fields.
-    line_of_token (Ints1d): The index of the line of each token. Shape: (N,)
+    table (Table): The fields of the rows.
+    line_of_token (Ints1d): The index of each token's line. Shape: (N,)
     sent_start (Array1d): Whether each token begins a sentence. Shape: (N,)
     """
 
@@ -90,15 +90,15 @@ class TokenRows(NamedTuple):
 
 
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a column file.
+    """Read the docs of a column file.
 
     path (Path): The column file.
-    context (Context): The pipeline and the options. The format and the problems are added to its
+    context (Context): The pipeline and the options. The format and any problems are added to its
         info.
     RETURNS (Iterator[Doc]): The docs, with their entities.
-    RAISES (CorpusError): If the file isn't UTF-8 text, has no tokens, has lines with different
-        numbers of columns, or has something other than tags of one scheme in the column of the
-        tags; or if it isn't clear which columns have tokens and tags.
+    RAISES (CorpusError): If the file isn't UTF-8 text or contains no tokens, if the number of
+        columns varies, if the tag column contains anything other than tags of one scheme, or if the
+        token column or tag column is ambiguous.
     """
     file = read_tokens(path, context.options, context.info)
     n_sents = context.options.n_sents
@@ -109,8 +109,8 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     """Read the tokens and tags of a column file: see `read_columns`.
 
     path (Path): The column file.
-    options (ReadOptions): Which columns have tokens and tags.
-    info (CorpusInfo): The problems are added to it.
+    options (ReadOptions): The options for the token column and the tag column.
+    info (CorpusInfo): Problems are added to it.
     RETURNS (ColumnsFile): The tokens and tags.
     RAISES (CorpusError): If the file can't be read.
     """
@@ -118,7 +118,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     lines = text.split("\n")
     is_docstart = numpy.asarray([line.startswith(DOCSTART) for line in lines])
     for i in numpy.flatnonzero(is_docstart).tolist():
-        lines[i] = ""  # a -DOCSTART- line ends a sentence, as an empty line does
+        lines[i] = ""  # like an empty line, a -DOCSTART- line ends a sentence
 
     names = _take_column_names(lines)
     layout = _find_layout(path, text, lines)
@@ -127,12 +127,11 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
         raise FilePlace(path, 1).refuse(f"{expected}, got {layout.n_columns}")
     _remove_comments(path, lines, layout, options.tag_column, info)
     fields, line_of_row = _split_lines(path, lines, layout)
-    if not fields:  # all lines are comments, also the one that looked like the first token
+    if not fields:  # all lines are comments, including the one that looked like the first token
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
 
-    # A row begins a sentence if there is a line without a token above it: its line doesn't directly
-    # follow the line of the previous row. The first row always begins one, as `prepend` puts a row
-    # on line -2. Shape: (number of rows,)
+    # A row begins a sentence if its line doesn't directly follow the line of the previous row. The
+    # first row always begins one, because `prepend` puts a row on line -2. Shape: (number of rows,)
     begins_sentence = numpy.diff(line_of_row, prepend=-2) > 1
     place = FilePlace(path, int(line_of_row[0]) + 1)
     has_tabs = layout.separator == "TABs"
@@ -150,7 +149,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
 
     if not words:
         raise place.refuse("expected tokens and their tags, got none")
-    if "" in words:  # A line begins with a TAB.
+    if "" in words:  # a line begins with a tab
         token = words.index("")
         got = shown(lines[rows.line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
@@ -174,8 +173,8 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
 
 
 def _take_column_names(lines: list[str]) -> list[str]:
-    """Read the names of columns from the first line of CoNLL-U Plus, and make the line empty. An
-    empty list: the file doesn't begin with such a line."""
+    """Read the column names in the first line of CoNLL-U Plus, and clear the line. Returns an empty
+    list if the file doesn't begin with column names."""
     match = COLUMN_NAMES.fullmatch(lines[0].rstrip())
     if match is None:
         return []
@@ -186,18 +185,18 @@ def _take_column_names(lines: list[str]) -> list[str]:
 def _leave_out_other_rows(
     path: Path, lines: list[str], rows: TokenRows, number_column: int, info: CorpusInfo
 ) -> TokenRows:
-    """Leave out the rows of CoNLL-U that are not tokens, and report them as a problem: multiword
-    tokens, whose number is a range such as 1-2, and empty nodes, such as 1.1."""
+    """Remove the rows of CoNLL-U that aren't tokens, and report them as problems: multiword tokens,
+    whose number is a range such as 1-2, and empty nodes, such as 1.1."""
     table, line_of_row, begins_sentence = rows
     is_token = numpy.asarray([number.isdigit() for number in table.column(number_column)])
     if is_token.all():
         return rows
-    first_line = int(line_of_row[numpy.argmin(is_token)])  # of the first row that is not a token
+    first_line = int(line_of_row[numpy.argmin(is_token)])  # of the first row that isn't a token
     n_others = int((~is_token).sum()) - 1
     place = FilePlace(path, first_line + 1)
     info.add_problem(NO_TOKENS, place, lines[first_line], more=n_others)
 
-    # A sentence may begin with a row that isn't a token, so sentences are numbered first.
+    # Sentences are numbered first, because a row that isn't a token may begin a sentence.
     # Shape: (number of tokens,)
     sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
     sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
@@ -206,7 +205,7 @@ def _leave_out_other_rows(
 
 
 def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]:
-    """The fields of some of the rows. `is_kept` has the shape (number of rows,)."""
+    """Return the fields of selected rows. `is_kept` is a mask of shape (number of rows,)."""
     kept_fields: list[str] = []
     for row in numpy.flatnonzero(is_kept).tolist():
         kept_fields += fields[row * n_columns : (row + 1) * n_columns]
@@ -214,9 +213,9 @@ def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
-    """Split all lines of a file into fields. Comments and -DOCSTART- lines are empty by now.
-    Returns the fields of all N tokens in one list, and the index of the line of each token, (N,). A
-    line with another number of columns than the layout is refused."""
+    """Split all lines of a file into fields. Comments and -DOCSTART- lines have already been
+    cleared. Returns the fields of all N tokens in one list, and the line index of each token, (N,).
+    Raises an error for a line with the wrong number of columns."""
     split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
@@ -226,7 +225,7 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
         n_fields_of_lines.append(len(line_fields))
 
     n_fields = numpy.asarray(n_fields_of_lines)
-    has_token = n_fields > 0  # other lines are whitespace
+    has_token = n_fields > 0  # all other lines are whitespace
     wrong_lines = numpy.flatnonzero(has_token & (n_fields != layout.n_columns))
     if len(wrong_lines):
         i = int(wrong_lines[0])
@@ -236,8 +235,8 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
 
 
 def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
-    """Find how the lines of a file, whose whole text is `text`, are split into columns. The first
-    line with a token shows it. A file without tokens, or with only one column, is refused."""
+    """Infer how to split lines into columns from the first line that contains a token. `text` is
+    the whole text of the file. Raises an error if the file has no tokens or only one column."""
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
@@ -250,7 +249,7 @@ def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
         split = partial(_split_at_tabs, is_padded=is_padded)
     else:
         separator = "blanks"
-        # `str.split` is faster. It gives the same fields if there is no odd whitespace.
+        # `str.split` is faster, and returns the same fields if there is no odd whitespace.
         has_odd_space = any(space in text for space in ODD_SPACES)
         split = _split_at_blanks if has_odd_space else str.split
 
@@ -262,9 +261,9 @@ def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
 
 
 def _find_first_row(lines: list[str]) -> int | None:
-    """Find the first line that has a token, and return its index. Lines that begin with "#" are
-    read as comments. If there are no other lines, "#" may be a token, and the first line that
-    ends with a tag is returned. None: no line has a token."""
+    """Return the index of the first line that contains a token. Lines that begin with "#" are
+    assumed to be comments. If there are no other lines, "#" may be a token, and the first line that
+    ends with a tag is used. Returns None if no line contains a token."""
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith("#"):
             return i
@@ -275,7 +274,7 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 
 def _split_at_blanks(line: str) -> list[str]:
-    """Split a line at blanks and TABs. `str.split` would split at other whitespace, too, such as
+    """Split a line at spaces and tabs only. `str.split` also splits at other whitespace, such as
     no-break spaces. A line of whitespace has no fields."""
     if not line.strip():
         return []
@@ -283,9 +282,9 @@ def _split_at_blanks(line: str) -> list[str]:
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split a line at TABs. Blanks and TABs at its end are left out. If `is_padded`, there may be
-    blanks next to TABs: they are left out, too, but a field of blanks alone stays as it is. A line
-    of whitespace has no fields."""
+    """Split a line at tabs. Trailing spaces and tabs are removed. If `is_padded` is True, spaces
+    next to tabs are also removed, unless a field consists only of spaces. A line of whitespace has
+    no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -297,16 +296,16 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
 def _remove_comments(
     path: Path, lines: list[str], layout: Layout, tag_column: int | str | None, info: CorpusInfo
 ) -> None:
-    """Replace the comments in `lines` with empty lines, and report them as a problem. A comment is
-    a line at the beginning of a sentence that begins with "#", unless it is a token and its tag.
-    `tag_column` is the user's option: see `ReadOptions`."""
-    index = -1  # of the field with the tag, which is nearly always the last
+    """Replace the comments in `lines` with empty lines, and report them as problems. A line at the
+    beginning of a sentence that begins with "#" is a comment, unless it contains a token and its
+    tag. For `tag_column`, see `ReadOptions`."""
+    index = -1  # the index of the tag's field, which is nearly always the last
     if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
         index = tag_column - 1 if tag_column > 0 else tag_column
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
-        # A comment on the line before is empty by now.
+        # If the previous line was a comment, it is empty by now.
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
         is_token = len(fields) == layout.n_columns and is_tag(fields[index])
@@ -316,18 +315,19 @@ def _remove_comments(
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
-    """Write docs in two columns with a TAB between them: the tokens, and their tags in the scheme
-    IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
-    a -DOCSTART- line. Whitespace tokens are left out, as columns can't have them.
+    """Write docs in two tab-separated columns. The first column contains the tokens, the second
+    their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains several
+    sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because columns
+    can't contain them.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
-    RETURNS (int): The number of tokens that are left out.
-    RAISES (ValueError): If a token or a label would not be read back as it is written.
+    RETURNS (int): The number of omitted tokens.
+    RAISES (ValueError): If a token or label can't be written and read back unchanged.
     """
     has_documents = any(map(_has_several_sentences, docs))
     n_left_out = 0
-    blocks: list[str] = []  # the text of the file, in pieces
+    blocks: list[str] = []  # the parts of the file's text
     for doc in docs:
         sents: Iterable[Doc | Span] = [doc]
         if has_documents:
@@ -343,24 +343,24 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
 
     text = "".join(blocks)
     if text.startswith("\ufeff"):
-        # At the beginning of a file this character would be read as a byte order mark.
+        # At the beginning of a file, this character would be read as a byte order mark.
         text = f"\n{text}"
     path.write_text(text, encoding="utf8", newline="\n")
     return n_left_out
 
 
 def _has_several_sentences(doc: Doc) -> bool:
-    """Whether a doc is known to have several sentences: a sentence begins after its first token."""
+    """Check whether any token after the first one begins a sentence."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
 
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
-    """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2.
-    Whitespace tokens are left out. A token or label that would not be read back as it is written
-    raises a ValueError."""
+    """Yield one line per token of a sentence: the token and its tag in the IOB2 scheme. Whitespace
+    tokens are omitted. Raises a ValueError if a token or label can't be written and read back
+    unchanged."""
     begins_entity = False
     for token in sent:
-        # If the first token of an entity is whitespace, which is left out, the next token gets the
+        # If an entity begins with a whitespace token, which is omitted, the next token gets the
         # prefix B.
         if token.ent_iob == BEGIN:
             begins_entity = True

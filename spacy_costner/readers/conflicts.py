@@ -1,11 +1,12 @@
-"""Texts that a corpus has several times, annotated in different ways.
+"""Report or merge texts that are annotated more than once.
 
-Some annotation tools write a file for each annotator, so that the same texts are in several files.
-Where annotations contradict each other, a component can't learn both. `report_conflicts` reports
-such texts and keeps all docs. `merge_texts` makes one doc from all that have the same text, as the
-user's option `conflicts` says.
+Some annotation tools write one file per annotator, so the same text may occur in several files. If
+its annotations contradict each other, a component can't learn from both. `report_conflicts` reports
+these texts and keeps all docs. `merge_texts` merges the docs of each text into one, as specified by
+the option `conflicts`.
 
-Annotations are compared by characters, as docs of the same text may have other tokens.
+Annotations are compared by character offsets, because docs of the same text may be tokenized
+differently.
 """
 
 from collections import Counter
@@ -25,8 +26,8 @@ from .files import FilePlace, shown
 from .token_spans import token_offsets
 
 MAX_TEXTS = 1_000_000
-"""The number of texts that `report_conflicts` keeps, at about 300 bytes each, so that a streamed
-corpus doesn't fill the memory."""
+"""The maximum number of texts that `report_conflicts` stores (about 300 bytes each), to limit
+memory usage for streamed corpora."""
 
 KEPT = {
     "first": "the first annotation is kept",
@@ -34,30 +35,29 @@ KEPT = {
     "agree": "where they differ, annotation is missing",
     "majority": "the majority annotation is kept; elsewhere, annotation is missing",
 }
-"""The treatment of the annotations of a text, for each value of the option `conflicts`."""
+"""How each value of the option `conflicts` resolves a conflict, for the report."""
 
 CONFLICT = "texts are annotated in several ways: {}"
 ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc from each text)"
 REPEATED = "texts were annotated several times in the same way: they are read once"
 
 SpanOfText = tuple[int, int, str]
-"""The first character of a span, the one after its last, and its label."""
+"""The start and end of a span, in characters, and its label."""
 
 
 class TextAnnotation(NamedTuple):
     """The annotation of a text.
 
     spans (frozenset[SpanOfText]): The entities, in characters.
-    missing (tuple[tuple[int, int], ...]): The parts of the text, in characters, whose annotation is
-        missing.
+    missing (tuple[tuple[int, int], ...]): The ranges of characters that are missing annotation.
     """
 
     spans: frozenset[SpanOfText]
     missing: tuple[tuple[int, int], ...]
 
     def lacks(self, span: SpanOfText) -> bool:
-        """Whether the annotation says that there is no such entity: the entity is not in it, and
-        the annotation isn't missing there."""
+        """Check whether the annotation rules out an entity: the annotation doesn't contain it and
+        isn't missing there."""
         start, end, _ = span
         is_unknown = any(
             missing_start <= start and end <= missing_end
@@ -66,11 +66,11 @@ class TextAnnotation(NamedTuple):
         return span not in self.spans and not is_unknown
 
     def contradicts(self, other: "TextAnnotation") -> bool:
-        """Whether one of two annotations of a text has an entity that the other one lacks."""
+        """Check whether either annotation contains an entity that the other one rules out."""
         return any(map(other.lacks, self.spans)) or any(map(self.lacks, other.spans))
 
     def as_text(self, text: str) -> str:
-        """The entities, for the report of a conflict."""
+        """Format the entities for the report of a conflict."""
         entities = [f"{text[start:end]} {label}" for start, end, label in sorted(self.spans)]
         return shown(", ".join(entities)) if entities else "no entities"
 
@@ -85,16 +85,16 @@ class AnnotatedDoc(NamedTuple):
 def report_conflicts(
     docs: Iterable[Doc], spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Report docs whose annotation contradicts an earlier doc with the same text, each with both
-    places. All docs are kept.
+    """Report docs whose annotation contradicts an earlier doc with the same text, with the
+    locations of both. All docs are kept.
 
     docs (Iterable[Doc]): The docs of a corpus.
-    spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
-    places (Places): Where the docs are.
-    info (CorpusInfo): The conflicts are added to it.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
+    places (Places): The locations of the docs.
+    info (CorpusInfo): Conflicts are added to it as problems.
     YIELDS (Doc): The same docs.
     """
-    # The first place and annotation of each text, keyed by the hash of the text.
+    # The location and annotation of the first doc of each text, keyed by the text's hash.
     first_of_text: dict[int, tuple[FilePlace | None, TextAnnotation]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)
@@ -116,15 +116,14 @@ def report_conflicts(
 def merge_texts(
     docs: Iterable[Doc], conflicts: str, spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Make one doc from all docs with the same text. Docs without annotation are yielded as they
-    are.
+    """Merge all docs with the same text. Docs without annotation are yielded unchanged.
 
-    docs (Iterable[Doc]): The docs of a corpus. All are read before the first one is yielded.
-    conflicts (str): What to do with different annotations: see `ReadOptions.conflicts`.
-    spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
-    places (Places): Where the docs are.
-    info (CorpusInfo): Repeated texts are added to it.
-    YIELDS (Doc): The docs, in the order in which their texts were read first.
+    docs (Iterable[Doc]): The docs of a corpus. All docs are read before the first one is yielded.
+    conflicts (str): How to resolve conflicting annotations: see `ReadOptions.conflicts`.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
+    places (Places): The locations of the docs.
+    info (CorpusInfo): Repeated texts and conflicts are added to it as problems.
+    YIELDS (Doc): The merged docs, in the order in which their texts first occurred.
     """
     groups: list[list[AnnotatedDoc]] = []  # the docs of each text
     group_of_text: dict[str, list[AnnotatedDoc]] = {}
@@ -154,8 +153,8 @@ def merge_texts(
 def _report_group(
     group: Sequence[AnnotatedDoc], conflicts: str, places: Places, info: CorpusInfo
 ) -> None:
-    """Report the docs of a text that contradict the first of them or, without any, that the text is
-    repeated."""
+    """Report all docs that contradict the first doc of the same text. If none of them does, report
+    that the text is repeated."""
     first_doc, first_annotation = group[0]
     text = first_doc.text
     has_conflict = False
@@ -170,11 +169,11 @@ def _report_group(
 
 
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
-    """Read the annotation of a doc, in characters.
+    """Get the annotation of a doc as character offsets.
 
-    doc (Doc): The doc of a corpus.
-    spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
-    RETURNS (TextAnnotation | None): The annotation. None: all of it is missing.
+    doc (Doc): The annotated doc.
+    spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
+    RETURNS (TextAnnotation | None): The annotation, or None if all of it is missing.
     """
     if spans_key is None:
         is_missing_token = doc.to_array(ENT_IOB) == MISSING
@@ -188,8 +187,8 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
     if is_missing_token.all() and not keys:
         return None
     starts, ends = token_offsets(doc)
-    # The tokens at which the mask changes: the first of a run of missing tokens, the one after its
-    # last, and so on.
+    # The indices at which the mask changes. They alternate between the first token of a run of
+    # missing tokens and the token after the run.
     edges = numpy.flatnonzero(numpy.diff(is_missing_token, prepend=False, append=False))
     missing = zip(starts[edges[::2]].tolist(), ends[edges[1::2] - 1].tolist())
     return TextAnnotation(keys, tuple(missing))
@@ -198,18 +197,19 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
 def _difference(
     text: str, annotation: TextAnnotation, first_place: FilePlace | None, first: TextAnnotation
 ) -> str:
-    """The two annotations of a text, for the report of a conflict."""
+    """Describe two annotations of a text for the report of a conflict."""
     was = f"{first_place} has {first.as_text(text)}" if first_place else first.as_text(text)
     return f"{shown(text)} has {annotation.as_text(text)}, {was}"
 
 
 def _vote(group: Sequence[AnnotatedDoc], spans_key: str | None, *, is_unanimous: bool) -> None:
-    """Write to the first of several docs of a text the entities that more than half of the votes
-    (with `is_unanimous`: all) are for. An annotation votes for or against each entity, unless it is
-    missing there.
+    """Merge the docs of a text into the first one by a vote on each entity. An entity is kept if
+    more than half of the votes are for it or, with `is_unanimous`, if none are against it. A doc
+    doesn't vote on an entity if its annotation is missing there.
 
-    The annotation of a token becomes missing if no doc has it, or if at least half of the docs that
-    have it (with `is_unanimous`: any) have another entity there, which isn't kept.
+    The annotation of a token is missing in the merged doc if it is missing in all docs, or if the
+    token is disputed. A token is disputed if at least half of the docs that annotate it (with
+    `is_unanimous`: any doc) contain an entity there that isn't kept.
     """
     base = group[0].doc
     annotations = [annotation for _, annotation in group]
@@ -219,12 +219,12 @@ def _vote(group: Sequence[AnnotatedDoc], spans_key: str | None, *, is_unanimous:
         n_against = sum(annotation.lacks(span) for annotation in annotations)
         if n_against == 0 or (not is_unanimous and n_for > n_against):
             kept.add(span)
-    # Two kept entities of `doc.ents` don't overlap: a doc with one votes against the other.
-    # A span that doesn't begin and end with tokens of the base is not kept.
+    # Kept entities can't overlap in `doc.ents`, because a doc with one of them votes against the
+    # other. A span that doesn't match the token boundaries of the base isn't kept.
     kept = {span for span in kept if base.char_span(span[0], span[1]) is not None}
 
-    # For each character, the number of docs that have its annotation, and the number of docs with
-    # an entity there that is not kept. Shapes: (C,)
+    # For each character, the number of docs that annotate it, and the number of docs with an entity
+    # there that isn't kept. Shapes: (C,)
     n_annotated = numpy.full(len(base.text), len(group))
     n_other = numpy.zeros_like(n_annotated)
     for annotation in annotations:
@@ -247,9 +247,9 @@ def _replace_entities(
     kept: set[SpanOfText],
     is_missing_char: Array1d,
 ) -> None:
-    """Replace the entities of a doc. The ids of an entity are from the first doc that has it.
-    `is_missing_char` is True for the characters whose annotation is missing. Shape: (C,)"""
-    original: dict[SpanOfText, Span] = {}  # the span of the first doc that has it
+    """Replace the entities of a doc. The IDs of each entity are copied from the first doc that
+    contains it. `is_missing_char` is True for characters with missing annotation. Shape: (C,)"""
+    original: dict[SpanOfText, Span] = {}  # the span in the first doc that contains it
     for doc, _ in group:
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
             original.setdefault((span.start_char, span.end_char, span.label_), span)
@@ -261,8 +261,8 @@ def _replace_entities(
         assert span is not None  # `_vote` has checked it
         spans.append(span)
 
-    # The number of missing characters before each character, so that a token has some if there are
-    # more before its end than before its start. Shape: (C + 1,)
+    # The number of missing characters before each character. A token contains missing characters if
+    # this number is larger at its end than at its start. Shape: (C + 1,)
     n_before = numpy.concatenate([[0], numpy.cumsum(is_missing_char)])
     starts, ends = token_offsets(base)
     is_missing_token = n_before[ends] > n_before[starts]

@@ -1,9 +1,9 @@
-"""The `Context` that the reader of a file is given.
+"""The `Context` that is passed to the reader of a file.
 
-It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`, to which the reader
-reports the format of the file, what it guessed about the file, and each *problem*: something that
-the file has but docs can't have, such as a span that ends within a token. Commands print its
-`CorpusSummary`.
+It contains the pipeline, the user's options (`ReadOptions`), and a `CorpusInfo`. The reader adds
+the format of the file, its columns and tag scheme, and any *problems* to the `CorpusInfo`. A
+problem is content that docs can't represent, such as a span that ends within a token. Commands
+print the resulting `CorpusSummary`.
 """
 
 from collections import Counter
@@ -20,60 +20,59 @@ from .files import FilePlace
 from .schemes import TagScheme, check_scheme
 
 Predicted = WeakKeyDictionary[Doc, Doc]
-"""Maps an annotated doc to the doc that the tokenizer made from the same text. An entry lasts as
-long as its annotated doc."""
+"""Maps an annotated doc to the doc that the tokenizer created from the same text. An entry is
+removed together with its annotated doc."""
 
 Places = WeakKeyDictionary[Doc, FilePlace]
-"""Maps a doc to its place in a file. An entry lasts as long as its doc."""
+"""Maps a doc to its location in a file. An entry is removed together with its doc."""
 
 CONFLICTS = ("first", "last", "agree", "majority")
 """The values of the option `conflicts`."""
 
 MAX_PLACES = 3
-"""The number of places of a problem that are shown. Later places are only counted."""
+"""The maximum number of locations to show per problem. Other occurrences are only counted."""
 
 MAX_LABELS = 12
-"""The number of labels that the line about a corpus shows. Others are only counted."""
+"""The maximum number of labels to show in a summary. Other labels are only counted."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a corpus, where its files can be read in several ways.
+    """Options for reading a corpus.
 
-    n_sents (int | None): The number of sentences of a doc, for formats that have sentences. 0: a
-        doc has all sentences up to the next -DOCSTART- line or the end of the file. None: the same
-        if there are -DOCSTART- lines; otherwise each sentence is a doc.
-    token_column (int | str | None): The column that has the tokens, for column files: its number
-        from the left, where the first column is 1, or from the right, where the last column is -1;
-        or its name, if the file has names of columns. None: the first column that isn't a number of
-        the token, or the column FORM.
-    tag_column (int | str | None): The column that has the tags, given in the same way, or a key of
-        the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
-        labels, or the only key or named column with tags. For WebAnno TSV, the number of the
-        column that has the labels, at least 4 or negative, or the name of its layer or feature,
-        such as "NamedEntity.value". None: the feature of named entities, or the only feature
-        of the layers of spans that the user has added.
-    scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
-        of these with "-suffix" if the prefix follows the label; or "labels" if there are no
-        prefixes. None: it is inferred from the tags.
-    column (int | None): Another name of `tag_column`.
-    tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
-    incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
-    spans_key (str | None): The key of `doc.spans` for entities that may overlap, instead of
-        `doc.ents`. If a format has no such spans, the entities are written there.
-    text_key (str | None): The key of the text in the data of Label Studio's tasks. None: the text
-        that the regions quote. If they quote none: the key "text", or the only key of a text.
-    doc_id (str | None): The key with the id of the document that a text or sentence is from, or
-        the extension attribute of docs that has it. The texts of a file with the same id, which
-        have to follow each other, become one doc.
-    conflicts (str | None): What to do with a text that several docs have. "first", "last": the
-        first or last doc is kept. "agree": the entities that all have are kept, and where they
-        differ, annotation is missing. "majority": the entities that more than half have are kept.
-        None: all docs are kept, and docs that contradict each other are reported.
-    sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
-        None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
-        of training. False: they don't, and training doesn't cut docs there either.
-    RAISES (ValueError): If a number is out of its range, or there is no such scheme.
+    n_sents (int | None): The number of sentences per doc, for formats with sentences. If 0, a doc
+        contains all sentences up to the next -DOCSTART- line or the end of the file. If None, the
+        same applies to files with -DOCSTART- lines. In other files, each sentence is a doc.
+    token_column (int | str | None): The token column in column files: its number (counted from 1 on
+        the left or from -1 on the right) or its name, if the columns are named. Defaults to the
+        FORM column, or the first column that doesn't contain token numbers.
+    tag_column (int | str | None): The tag column, specified in the same way, or a key in the MISC
+        column of CoNLL-U. Defaults to the last column, the first of several layers with the same
+        labels, or the only key or named column with tags. For WebAnno TSV, the number of the label
+        column (at least 4, or negative), or the name of its layer or feature, such as
+        "NamedEntity.value". In this case, defaults to the named entity feature, or the only feature
+        of the user's custom span layers.
+    scheme (str | None): The tag scheme: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one of
+        these with "-suffix" if the prefix follows the label; or "labels" if there are no prefixes.
+        If None, the scheme is inferred from the tags.
+    column (int | None): An alias of `tag_column`.
+    tag_names (list[str] | None): The names of numeric tags, in numerical order.
+    incorrect_spans_key (str | None): The key in `doc.spans` for rejected spans.
+    spans_key (str | None): The key in `doc.spans` for entities that may overlap, instead of
+        `doc.ents`. Entities of formats without overlapping spans are also stored there.
+    text_key (str | None): The key of the text in the data of Label Studio's tasks. Defaults to the
+        text that the regions quote. If they don't quote any text, defaults to "text", or to the
+        only key with a text.
+    doc_id (str | None): The key of the document ID in the data, or the extension attribute with the
+        document ID. Texts with the same ID must be consecutive and are joined into one doc.
+    conflicts (str | None): How to merge docs with the same text. "first" and "last" keep the first
+        or last doc. "agree" keeps the entities that all docs agree on, and treats annotation as
+        missing where they differ. "majority" keeps the entities in more than half of the docs. If
+        None, all docs are kept, and docs that contradict each other are reported.
+    sentences (bool | None): Whether to copy the annotated sentence starts to the predicted docs. If
+        None, they aren't copied, but a component with `sentence_boundaries` splits docs there in
+        some training epochs. If False, training doesn't split docs there either.
+    RAISES (ValueError): If a number is out of range, or an option has an invalid value.
     """
 
     n_sents: int | None = None
@@ -111,9 +110,9 @@ class ReadOptions:
             raise ValueError(f"conflicts: expected one of {expected}, got {self.conflicts!r}")
 
     def settings(self) -> dict[str, Any]:
-        """The options that aren't None, as settings of the reader in a config."""
+        """Return the options that aren't None, as settings for the reader in a config."""
         values = {option.name: getattr(self, option.name) for option in fields(self)}
-        del values["column"]  # it is `tag_column`
+        del values["column"]  # same as `tag_column`
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -121,11 +120,11 @@ DEFAULTS = ReadOptions()
 
 
 class Problem(NamedTuple):
-    """Something that a file has, but docs can't have.
+    """Content of a corpus that docs can't represent.
 
-    message (str): What it is, and how it was read.
-    n (int): How often it occurs.
-    places (list[str]): Where it occurs first: the file, the line and the text there.
+    message (str): What the problem is, and how the content was read.
+    n (int): The number of occurrences.
+    places (list[str]): The first occurrences, each with the file, the line and the text.
     """
 
     message: str
@@ -133,21 +132,20 @@ class Problem(NamedTuple):
     places: list[str]
 
     def as_text(self) -> str:
-        """The message with the count, and each place on an indented line."""
+        """Format the message with its count, followed by one indented line per location."""
         return "\n    ".join([f"{self.message} ({self.n:,})", *self.places])
 
 
 class CorpusSummary(NamedTuple):
-    """How a corpus was read, and its content.
+    """A summary of the content of a corpus and of how it was read.
 
-    formats (dict[str, int]): The number of files of each format.
-    columns (dict[str, int]): The number of files in which the same columns were read, by the
-        description of these columns.
-    schemes (dict[str, int]): The number of files of each tag scheme.
+    formats (dict[str, int]): The number of files per format.
+    columns (dict[str, int]): The number of files per description of the columns that were read.
+    schemes (dict[str, int]): The number of files per tag scheme.
     docs (int): The number of docs.
-    entities (int): The number of entities, or of spans with the option `spans_key`.
-    labels (dict[str, int]): The number of entities of each label, in alphabetical order.
-    problems (list[Problem]): What was left out of the docs or changed, and why.
+    entities (int): The number of entities, or of spans if the option `spans_key` is set.
+    labels (dict[str, int]): The number of entities per label, in alphabetical order.
+    problems (list[Problem]): What was omitted or changed in the docs, and why.
     """
 
     formats: dict[str, int]
@@ -159,7 +157,7 @@ class CorpusSummary(NamedTuple):
     problems: list[Problem]
 
     def as_text(self, name: str) -> str:
-        """One line about the corpus, which begins with its name. Problems aren't part of it."""
+        """Format the summary as one line that begins with a name. Problems aren't included."""
         schemes = {f"{scheme} tags": n for scheme, n in self.schemes.items()}
         parts = [
             ", ".join([*with_counts(self.formats), *with_counts(schemes)]),
@@ -170,7 +168,7 @@ class CorpusSummary(NamedTuple):
         return f"{name}: {'; '.join(parts)}"
 
     def _labels_text(self) -> str:
-        """The labels and their numbers of entities, in parentheses. It is "" without labels."""
+        """Format the labels and their counts in parentheses. Returns "" if there are no labels."""
         if not self.labels:
             return ""
         counts = [f"{label} {n:,}" for label, n in self.labels.items()]
@@ -180,18 +178,18 @@ class CorpusSummary(NamedTuple):
 
 
 def with_counts(n_files: Mapping[str, int]) -> list[str]:
-    """The keys of a count of files, each with its number of files if it has several."""
+    """Format file counts. The number is omitted if it is 1."""
     return [key if n == 1 else f"{n:,} x {key}" for key, n in n_files.items()]
 
 
 class CorpusInfo:
-    """The facts that readers report about a corpus, collected while it is read: formats, columns,
-    tag schemes, problems, and the number of docs and entities.
+    """Information that readers collect about a corpus: formats, columns, tag schemes, problems, and
+    the numbers of docs and entities.
 
-    formats (dict[str, int]): The number of files of each format.
-    columns (dict[str, int]): The number of files in which the same columns were read.
-    schemes (dict[str, int]): The number of files of each tag scheme.
-    labels (dict[str, int]): The number of entities of each label.
+    formats (dict[str, int]): The number of files per format.
+    columns (dict[str, int]): The number of files per description of the columns that were read.
+    schemes (dict[str, int]): The number of files per tag scheme.
+    labels (dict[str, int]): The number of entities per label.
     n_docs (int): The number of docs.
     """
 
@@ -199,7 +197,7 @@ class CorpusInfo:
         self.clear()
 
     def clear(self) -> None:
-        """Reset all counts before the corpus is read again."""
+        """Reset everything, so that the corpus can be read again."""
         self.formats: dict[str, int] = Counter()
         self.columns: dict[str, int] = Counter()
         self.schemes: dict[str, int] = Counter()
@@ -210,9 +208,9 @@ class CorpusInfo:
     def add_file(self, format_name: str, scheme: str = "", columns: str = "") -> None:
         """Count a file.
 
-        format_name (str): Its format.
-        scheme (str): The scheme of its tags. "": it has no tags.
-        columns (str): Which of its columns are read, if it has columns.
+        format_name (str): The format.
+        scheme (str): The tag scheme, or "" if the file has no tags.
+        columns (str): A description of the columns that are read, if the file has columns.
         """
         self.formats[format_name] += 1
         if scheme:
@@ -224,15 +222,15 @@ class CorpusInfo:
         """Count a doc and its entities.
 
         doc (Doc): An annotated doc.
-        spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: the
-            spans of `doc.ents` count.
+        spans_key (str | None): The key in `doc.spans` of the spans to count as entities. If None,
+            the spans in `doc.ents` are counted.
         """
         self.n_docs += 1
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
             self.labels[span.label_] += 1
 
     def summary(self) -> CorpusSummary:
-        """A summary of everything that was read so far."""
+        """Summarize everything that was read so far."""
         return CorpusSummary(
             formats=dict(self.formats),
             columns=dict(self.columns),
@@ -246,12 +244,13 @@ class CorpusInfo:
     def add_problem(
         self, message: str, place: FilePlace | None, text: str = "", *, more: int = 0
     ) -> None:
-        """Count a problem of a file.
+        """Count an occurrence of a problem.
 
-        message (str): What the problem is. The same message is the same problem.
-        place (FilePlace | None): Where it is, if that is known.
-        text (str): The text at this place, which is shown.
-        more (int): The number of further occurrences, which are counted but not shown.
+        message (str): The description of the problem. Occurrences with the same message are counted
+            as one problem.
+        place (FilePlace | None): The location, if known.
+        text (str): The text at this location, for display.
+        more (int): The number of additional occurrences to count. Their locations aren't shown.
         """
         earlier_problem = self._problems.get(message, Problem(message, n=0, places=[]))
         n = earlier_problem.n + 1 + more
@@ -263,26 +262,27 @@ class CorpusInfo:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems of all files so far, in the order of their first occurrence."""
+        """The problems of all files so far, in the order in which they first occurred."""
         return list(self._problems.values())
 
 
 class Context(NamedTuple):
-    """The arguments of the reader of a file.
+    """Arguments of the function that reads a file.
 
-    nlp (Language): The pipeline, for its tokenizer and its vocab.
-    options (ReadOptions): How to read the file, where there are several ways.
-    info (CorpusInfo): The reader adds the format, the scheme and the problems of the file to it.
-    predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
-        it, as a spaCy example needs both an annotated doc and one without annotation. None: they
-        are not kept.
-    alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
-        for all files of the corpus. None: they are not counted.
-    scheme (TagScheme | None): The scheme of the tags in all column files of the corpus. None: it is
+    nlp (Language): The pipeline, which provides the tokenizer and the vocab.
+    options (ReadOptions): Options for reading the file.
+    info (CorpusInfo): The reader adds the file's format, scheme and problems to it.
+    predicted (Predicted | None): The reader adds the docs created by the tokenizer to it, because a
+        spaCy example requires both an annotated doc and one without annotation. If None, these docs
+        aren't stored.
+    alignment (Alignment | None): Counts the aligned and misaligned spans of all files in the
+        corpus. If None, spans aren't counted.
+    scheme (TagScheme | None): The tag scheme of all column files in the corpus. If None, it is
         inferred from the tags of the file.
-    places (Places | None): The reader records the place of each doc here. None: they are not kept.
-    label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
-        corpus. None: no file has such a feature.
+    places (Places | None): The reader adds the location of each doc to it. If None, locations
+        aren't stored.
+    label_feature (str | None): The feature that contains the labels in all WebAnno files of the
+        corpus, or None if no file contains such a feature.
     """
 
     nlp: Language
@@ -295,7 +295,7 @@ class Context(NamedTuple):
     label_feature: str | None = None
 
     def placed(self, doc: Doc, place: FilePlace) -> Doc:
-        """Keep the place of a doc, and return the doc."""
+        """Store the location of a doc, and return the doc."""
         if self.places is not None:
             self.places[doc] = place
         return doc

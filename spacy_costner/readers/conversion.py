@@ -1,5 +1,4 @@
-"""Convert annotated corpora of any format to .spacy, JSONL or columns (a token and its tag on each
-line)."""
+"""Convert annotated corpora of any format to .spacy, JSONL or column files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,16 +21,16 @@ from . import (
 )
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
-"""The suffixes of output files. The last three are columns."""
+"""The suffixes of output files. The last three are column files."""
 
 
 class Converted(NamedTuple):
-    """The content of a converted corpus.
+    """Statistics of a converted corpus.
 
-    corpus (CorpusSummary): How it was read, with the numbers of its docs and entities.
+    corpus (CorpusSummary): How the corpus was read, and the number of docs and entities.
     sentences (int): The number of sentences.
     tokens (int): The number of tokens.
-    missing (int): The number of tokens whose annotation is missing.
+    missing (int): The number of tokens with missing annotation.
     """
 
     corpus: CorpusSummary
@@ -56,26 +55,27 @@ def convert(
     conflicts: str | None = None,
     lang: str = "xx",
 ) -> Converted:
-    """Read a corpus and write it in the format of the output's suffix.
+    """Convert a corpus to the format that the suffix of the output file specifies.
 
     input_path (Path): Annotated corpus: a file or folder.
     output_path (Path): Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv.
-    n_sents (int | None): Sentences per doc, 0 for all of a file.
-    token_column (int | str | None): Column of the tokens: a number from 1, or from -1 at the end,
-        or a name.
-    tag_column (int | str | None): Column of the tags, given in the same way, or a key of the column
-        MISC.
-    scheme (str | None): Tag scheme, if it isn't to be found from the tags: see docs/data.md.
-    tag_names (list[str] | None): The names of tags that are numbers, in their order.
+    n_sents (int | None): Sentences per doc. If 0, one doc per file.
+    token_column (int | str | None): Token column: its name, or its number, counted from 1 on the
+        left or from -1 on the right.
+    tag_column (int | str | None): Tag column, specified in the same way, or a key in the MISC
+        column.
+    scheme (str | None): Tag scheme. Inferred from the tags by default: see docs/data.md.
+    tag_names (list[str] | None): Names of numeric tags, in numerical order.
     incorrect_spans_key (str | None): Span group for rejected spans.
-    spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
+    spans_key (str | None): Span group for entities, which may overlap, instead of doc.ents.
     text_key (str | None): Key of the text in the data of Label Studio's tasks.
-    doc_id (str | None): Key of the id of the document that a text or sentence is from.
-    conflicts (str | None): One doc of each text: first, last, agree or majority.
+    doc_id (str | None): Key of the document's ID. Texts or sentences with the same ID become one
+        doc.
+    conflicts (str | None): How to merge docs with the same text: first, last, agree or majority.
     lang (str): Language of the tokenizer for texts without tokens.
-    RETURNS (Converted): What the corpus has.
-    RAISES (ValueError): If there is no such output format, the format can't have the annotation,
-        the output is a file of the input, or a file can't be read.
+    RETURNS (Converted): Statistics of the corpus.
+    RAISES (ValueError): If the output format is unknown or can't represent the annotation, the
+        output is a file of the input, or a file can't be read.
     """
     check_suffix(output_path)
     if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
@@ -100,15 +100,15 @@ def convert(
     n_left_out = write_corpus(output_path, docs, spans_key)
     if n_left_out > 0:
         message = "whitespace tokens can't be written in columns: they are left out"
-        # The problem itself counts as one, and `more` is how many others there are.
+        # The call itself counts one occurrence, and `more` counts the others.
         info.add_problem(message, place=None, more=n_left_out - 1)
 
     return count_tokens(docs, spans_key, info.summary())
 
 
 def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSummary) -> Converted:
-    """Count the sentences, the tokens and the missing values of a corpus, whose docs aren't empty.
-    The entities are in `doc.ents` or, with a `spans_key`, in `doc.spans`."""
+    """Count the sentences, tokens, and tokens with missing annotation of a corpus. The docs must
+    not be empty. The entities are in `doc.ents` or, if `spans_key` is set, in `doc.spans`."""
     n_sentences = 0
     n_tokens = 0
     n_missing = 0
@@ -125,9 +125,9 @@ def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSumma
 
 
 def check_suffix(path: Path) -> None:
-    """Check that a corpus can be written to a file with this suffix.
+    """Check that the suffix of an output file is supported.
 
-    RAISES (ValueError): If there is no such format.
+    RAISES (ValueError): If it isn't supported.
     """
     if path.suffix not in SUFFIXES:
         suffix = path.suffix or "no suffix"
@@ -137,14 +137,14 @@ def check_suffix(path: Path) -> None:
 
 
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
-    """Write docs in the format of the file's suffix.
+    """Write docs in the format that the file's suffix specifies.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
-    spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: the spans
-        of `doc.ents` are written.
-    RETURNS (int): The number of tokens that are left out: columns can't have whitespace tokens.
-    RAISES (ValueError): If columns can't have a token or a label.
+    spans_key (str | None): The key in `doc.spans` of the spans to write to JSONL. If None, the
+        spans in `doc.ents` are written.
+    RETURNS (int): The number of omitted tokens. Whitespace tokens can't be written in columns.
+    RAISES (ValueError): If a token or label can't be written in columns.
     """
     n_left_out = 0
 

@@ -1,8 +1,8 @@
 """Read corpora of any format as docs.
 
-`read_docs` reads a corpus, file by file. `read_file` finds the format of a file and calls the
-reader of that format. The reader of Hugging Face datasets is in this file, all others are in files
-of their own.
+`read_docs` reads a corpus file by file. `read_file` detects the format of a file and calls its
+reader. The reader of Hugging Face datasets is defined here. All other readers have their own
+modules.
 """
 
 import warnings
@@ -51,8 +51,8 @@ JSON_FORMATS = {
     "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
     "Rasa's training data": (is_rasa, read_rasa),
 }
-"""JSON formats by name, each with a function that recognizes it by the first record of a file, and
-a function that reads its records as tasks."""
+"""JSON formats, keyed by name. Each has a function that detects it from the first record of a file,
+and a function that reads its records as tasks."""
 
 DATASET = "Hugging Face dataset"
 
@@ -64,25 +64,25 @@ def read_docs(
     info: CorpusInfo | None = None,
     predicted: Predicted | None = None,
 ) -> Iterator[Doc]:
-    """Read the docs of a corpus. The format of each file is found from its name and its content.
+    """Read the docs of a corpus. The format of each file is detected from its name and content.
 
-    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
-    options (ReadOptions): How to read the files, where there are several ways.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems become
-        warnings.
-    predicted (Predicted | None): The docs that the tokenizer makes are added to it: see `Context`.
-    YIELDS (Doc): The docs, without empty ones.
-    RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
-        line. After the last doc: if most spans don't begin and end with tokens.
-    RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
+    options (ReadOptions): Options for reading the files.
+    info (CorpusInfo | None): Formats, schemes and problems are added to it. If None, a warning is
+        issued for each problem.
+    predicted (Predicted | None): The docs created by the tokenizer are added to it: see `Context`.
+    YIELDS (Doc): The docs. Docs without tokens are skipped.
+    RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
+        the line. Also raised after the last doc if most spans don't begin and end with tokens.
+    RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.
     """
     corpus_info = CorpusInfo() if info is None else info
     places = Places()
     alignment = Alignment()
     context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
     docs = _read_files(corpus_files(Path(path)), context)
-    # Files of one corpus are read together: annotators may have a file each for the same texts.
+    # Detect conflicts across files, because annotators may have separate files of the same texts.
     spans_key = options.spans_key
     if options.conflicts is None:
         docs = report_conflicts(docs, spans_key, places, corpus_info)
@@ -98,7 +98,7 @@ def read_docs(
 
 
 def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
-    """Read the docs of several files, without docs that have no tokens."""
+    """Read the docs of several files. Docs without tokens are skipped."""
     options = context.options
     context = context._replace(
         scheme=_find_scheme_of_columns(files, options),
@@ -112,9 +112,9 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
-    """Find the scheme of the tags in all column files of a corpus. It reads these files once more,
-    as a single file may not show the scheme: its only tag may be S-LOC. None: there are fewer than
-    two column files, so the scheme is found when the file is read."""
+    """Find the tag scheme of all column files in a corpus. This requires an additional pass over
+    the files, because a single file may be ambiguous: its only tag may be S-LOC. Returns None if
+    there are fewer than two column files. The scheme is then inferred when the file is read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None
@@ -126,7 +126,7 @@ def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagS
 
 
 def _has_columns(path: Path) -> bool:
-    """Whether `read_file` reads a file as columns."""
+    """Check whether `read_file` reads a file as a column file."""
     if path.is_dir() or path.suffix in (DOCBIN, BRAT_ANNOTATION) or is_text_of_brat(path):
         return False
     if is_csv(path) or is_rasa_text(path):
@@ -135,13 +135,13 @@ def _has_columns(path: Path) -> bool:
 
 
 def _is_webanno(path: Path) -> bool:
-    """Whether a file is WebAnno TSV."""
+    """Check whether a file is WebAnno TSV."""
     return path.suffix != DOCBIN and path.is_file() and is_webanno(read_head(path))
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file, without docs that have no tokens. If the option `spans_key` is set
-    and a doc has no spans under this key, its entities are written there."""
+    """Read the docs of a file. Docs without tokens are skipped. If the option `spans_key` is set
+    and a doc has no spans under this key, its entities are copied there."""
     spans_key = context.options.spans_key
     for doc in read_file(path, context):
         if not len(doc):
@@ -152,13 +152,13 @@ def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def read_file(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file, with the reader of its format.
+    """Read the docs of a file with the reader of its format.
 
     path (Path): The file, or the folder of a Hugging Face dataset.
     context (Context): The pipeline, the options, and the info for problems.
-    RETURNS (Iterator[Doc]): The annotated docs, also empty ones.
+    RETURNS (Iterator[Doc]): The annotated docs, including empty ones.
     RAISES (CorpusError): If the file can't be read.
-    RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
+    RAISES (ImportError): If the path is a dataset, and `datasets` isn't installed.
     """
     if path.is_dir():
         return read_dataset(path, context)
@@ -181,9 +181,9 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the folder of a dataset that `Dataset.save_to_disk` has saved. Without the library
-    `datasets` it raises an ImportError. A dataset of several splits, or without rows, is refused.
-    Errors in rows are raised when their docs are read."""
+    """Read a dataset that was saved by `Dataset.save_to_disk`. Raises an ImportError if the
+    `datasets` library isn't installed, and a CorpusError if the dataset has several splits or no
+    rows. Errors in a row are raised when its doc is read."""
     message = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", extra="datasets", missing=message)
     try:
@@ -199,8 +199,8 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
             yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # In a dataset a column is a "feature". The feature of tags is a Sequence, whose attribute
-        # `feature` is a ClassLabel. If tags are numbers, the ClassLabel has their names.
+        # `datasets` calls columns "features". The feature of tags is a Sequence whose attribute
+        # `feature` is a ClassLabel. For numeric tags, the ClassLabel stores their names.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
@@ -216,15 +216,15 @@ def _read_records(
     find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
-    """Make docs from the records of a JSON file or a dataset. The first record shows the format:
-    tokens and tags, Label Studio tasks, or texts and spans. `find_names` takes the key of the tags,
-    and returns the names of tags that are numbers, if it finds them. Without records, the error
-    names the place `begin`."""
+    """Create docs from the records of a JSON file or a dataset. The format is detected from the
+    first record: tokens and tags, Label Studio tasks, texts and spans, or one of `JSON_FORMATS`.
+    `find_names` accepts the key of the tags and returns the names of numeric tags, if available. If
+    there are no records, an error at the location `begin` is raised."""
     first_item = next(records, None)
     if first_item is None:
         raise begin.refuse("expected texts, found none")
     _place, first_record = first_item
-    # The reader of the format gets all records again, from the first on.
+    # Put the first record back, because the reader of the format needs all records.
     records = chain([first_item], records)
 
     tag_key = find_tag_key(first_record)
@@ -247,7 +247,7 @@ def _read_records(
 
 
 def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
-    """Read texts and spans. In Prodigy's export, all annotations of a text have the same
+    """Read texts and spans. In Prodigy's export, all annotations of a text have the same value of
     "_input_hash"."""
     for place, record in records:
         task = task_from_json(record, place)

@@ -1,11 +1,11 @@
-"""Read CSV: a row for each token with its tag, or a row for each text with its spans.
+"""Read CSV files with a token and its tag per row, or with a text and its spans per row.
 
     Sentence #,Word,POS,Tag                 text,id,label
     Sentence: 1,Kim,NNP,B-PER               Kim left,7,"[{""start"": 0, ""end"": 3, …}]"
     ,left,VBD,O
 
-The first form has a header that names the columns, or tokens first and tags last. The second form
-is Label Studio's export as CSV, with JSON in a column.
+The first form has a header with the names of the columns, or tokens in the first column and tags in
+the last. The second form is Label Studio's CSV export, with JSON in one of the columns.
 """
 
 import csv
@@ -40,8 +40,8 @@ ONE_SENTENCE = "tables have no column for sentences and no empty rows: each is r
 class Row(NamedTuple):
     """A row of a table.
 
-    place (FilePlace): The line on which it ends.
-    fields (list[str]): Its fields.
+    place (FilePlace): The location of the last line of the row.
+    fields (list[str]): The fields.
     """
 
     place: FilePlace
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 def is_csv(path: Path) -> bool:
-    """Whether a file is a table, by its suffix and its first line."""
+    """Check whether a file is a CSV table, based on its suffix and first line."""
     if path.suffix != CSV_SUFFIX:
         return False
     first_line = read_head(path).strip().partition("\n")[0]
@@ -57,13 +57,13 @@ def is_csv(path: Path) -> bool:
 
 
 def read_csv(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a table.
+    """Read the docs of a CSV table.
 
     path (Path): The .csv file.
-    context (Context): What the reader needs. The options `token_column` and `tag_column` are the
-        numbers or names of the columns of tokens and tags.
+    context (Context): The pipeline and the options. `token_column` and `tag_column` are the numbers
+        or names of the columns.
     RETURNS (Iterator[Doc]): The docs, with their entities.
-    RAISES (CorpusError): If it isn't clear which column has what, or a row can't be read.
+    RAISES (CorpusError): If the token or tag column is ambiguous, or a row can't be read.
     """
     text = read_text(path)
     first_line = text.strip().partition("\n")[0]
@@ -86,8 +86,8 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
-    """Read the rows of a table. A row whose number of fields differs from the first row is refused,
-    unless it is empty. Quotes that aren't closed are refused, too."""
+    """Read the rows of a table. Raises an error if a non-empty row has a different number of fields
+    than the first one, or if a quote isn't closed."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     n_fields = 0
     while True:
@@ -105,7 +105,7 @@ def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
 
 
 def _find_spans(rows: Sequence[Row]) -> int | None:
-    """Find the column that has lists of spans in JSON. None: no column has them."""
+    """Find the column with JSON lists of spans. Returns None if there is no such column."""
     for row in rows:
         for column, field in enumerate(row.fields):
             if _as_spans(field) is not None:
@@ -114,7 +114,7 @@ def _find_spans(rows: Sequence[Row]) -> int | None:
 
 
 def _as_spans(field: str) -> list[Any] | None:
-    """Read the spans that a field has in JSON, at least one. None: the field has no spans."""
+    """Read a field that contains a non-empty JSON list of spans. Returns None for other fields."""
     value: Any = None
     if field.startswith("[") and field.endswith("]"):
         with suppress(ValueError, RecursionError):
@@ -125,7 +125,7 @@ def _as_spans(field: str) -> list[Any] | None:
 
 
 def _is_span(value: Any) -> bool:
-    """Whether a JSON value looks like a span. `task_from_json` checks it."""
+    """Check whether a JSON value looks like a span. `task_from_json` validates it."""
     if isinstance(value, list):
         return len(value) == 3
     return isinstance(value, dict) and "start" in value
@@ -134,8 +134,8 @@ def _is_span(value: Any) -> bool:
 def _read_texts(
     rows: Sequence[Row], header: Row, names: Sequence[str], spans_column: int
 ) -> Iterator[AnnotatedTask]:
-    """Read texts and spans. Rows with the same "id" are annotations of one text. An empty field has
-    no annotation: Label Studio writes the same for a text that nobody has annotated."""
+    """Read texts and spans. Rows with the same "id" are annotations of the same text. An empty
+    field counts as no annotation, because Label Studio writes the same for unannotated texts."""
     if TEXT_NAME not in names:
         raise header.place.refuse(f"expected a column {TEXT_NAME!r}, got {header.fields}")
     text_column = names.index(TEXT_NAME)
@@ -145,7 +145,7 @@ def _read_texts(
         if re.fullmatch(r"\d{1,18}", record.get("id", "")):
             text_key = int(record["id"])
         del record[names[spans_column]]
-        # Values about an annotation, such as its date, are not metadata of the text.
+        # Values that describe an annotation, such as its date, aren't metadata of the text.
         record = {key: value for key, value in record.items() if key == "id"}
         record["text"] = fields[text_column]
         field = fields[spans_column]
@@ -160,9 +160,9 @@ def _read_texts(
 def _find_columns(
     names: Sequence[str], option: int | str | None, known_names: frozenset[str]
 ) -> list[int]:
-    """Find the columns that a user's option means: the number of a column, where the first is 1 and
-    the last is -1, or a name. Without the option, the columns with known names are found. Returns
-    their indices."""
+    """Return the indices of the columns that match an option. The option is a column's name, or its
+    number, counted from 1 on the left or from -1 on the right. If it is None, all columns with
+    known names match."""
     if isinstance(option, int):
         index = option - 1 if option > 0 else option + len(names)
         return [index] if 0 <= index < len(names) else []
@@ -173,8 +173,8 @@ def _find_columns(
 def _read_tokens(
     rows: Sequence[Row], names: Sequence[str], begin: FilePlace, context: Context
 ) -> Iterator[Doc]:
-    """Read tokens and tags. A sentence ends at an empty row, or where the column for sentences has
-    a new value that isn't empty."""
+    """Read tokens and tags. A new sentence begins after an empty row, and at each new non-empty
+    value in the sentence column."""
     token_columns = _find_columns(names, context.options.token_column, TOKEN_NAMES)
     tag_columns = _find_columns(names, context.options.tag_column, TAG_NAMES)
     if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:
@@ -209,6 +209,6 @@ def _read_tokens(
         context.info.add_problem(ONE_SENTENCE, begin)
 
     place_of: Callable[[int], FilePlace] = places.__getitem__
-    n_docstarts = numpy.zeros(len(words), dtype="int64")  # a CSV file has no -DOCSTART-
+    n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no -DOCSTART- lines in CSV
     tokens = TaggedTokens(words, tags, numpy.asarray(sent_start), n_docstarts)
     return make_docs(tokens, place_of, "CSV of tokens and tags", context, context.options.n_sents)

@@ -1,8 +1,7 @@
-"""The metadata of docs, in `doc.user_data`, and documents whose sentences are separate docs.
+"""Store metadata in `doc.user_data`, and join the sentences of a document.
 
-Many corpora have a doc for each sentence, with the id of the document that it is from. By this id
-`join_documents` makes one doc of each document. A *record* is the JSON object, or the row of a
-dataset, that a doc is made of.
+In many corpora, each sentence is a separate doc with the ID of its document. `join_documents` joins
+docs with the same ID. A *record* is the JSON object or dataset row that a doc is created from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,39 +14,39 @@ from .context import Context
 from .files import SURROGATE, FilePlace
 
 MAX_VALUE_LENGTH = 100
-"""The maximum number of characters of a value that docs can be grouped by."""
+"""The maximum number of characters of a metadata value by which docs can be grouped."""
 
 
 def extension_key(name: str) -> Any:
-    """The key in `doc.user_data` under which spaCy keeps the value of the extension attribute
-    `doc._.<name>`, whether or not it is registered."""
+    """Return the key under which spaCy stores the value of the extension attribute `doc._.<name>`
+    in `doc.user_data`. The attribute doesn't have to be registered."""
     return "._.", name, None, None
 
 
 def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
-    """Copy the metadata of a record, such as its language or its source, to `doc.user_data`. These
-    are the short values of the record and of its "meta": see `short_values`.
+    """Copy the metadata of a record, such as its language or source, to `doc.user_data`. Only the
+    short values of the record and of its "meta" object are copied: see `short_values`.
 
-    doc (Doc): The doc, which is changed.
+    doc (Doc): The doc, which is modified in place.
     record (Mapping[Any, Any]): A JSON line, or the `user_data` of another doc.
-    id_key (str | None): The key of the id of the document. The id is also written to the extension
-        attribute of that name.
+    id_key (str | None): The key of the document's ID. The ID is also written to the extension
+        attribute of this name.
     RETURNS (Doc): The same doc.
     """
-    # If both have a key, the record replaces the value of "meta".
+    # If a key is in both, the record's value overrides the value in "meta".
     for metadata in (record.get("meta"), record):
         if not isinstance(metadata, Mapping):
             continue
         if id_key and isinstance(metadata.get(id_key), (str, int)):
-            # spaCy keeps the value of an extension attribute under this key.
+            # spaCy stores the value of an extension attribute under this key.
             doc.user_data[extension_key(id_key)] = metadata[id_key]
         doc.user_data |= short_values(metadata)
     return doc
 
 
 def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """The values among metadata that docs can be grouped by, such as a language or a source:
-    integers, truth values and short texts. Values that can't be saved with a doc are left out."""
+    """Select the metadata that docs can be grouped by, such as their language or source: integers,
+    booleans and short strings. Values that can't be saved with a doc are omitted."""
     short: dict[str, Any] = {}
     for key, value in metadata.items():
         is_text_key = isinstance(key, str) and can_be_saved(key)
@@ -57,8 +56,8 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether a value can be saved in msgpack and in JSON: it is text that can be encoded in UTF-8,
-    a truth value, or an integer of 64 bits."""
+    """Check whether a value can be saved as msgpack and JSON: a string that can be encoded in
+    UTF-8, a boolean, or a 64-bit integer."""
     if isinstance(value, str):
         return not SURROGATE.search(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64
@@ -67,15 +66,14 @@ def can_be_saved(value: Any) -> bool:
 def join_documents(
     docs: Iterable[Doc], id_key: str, place: FilePlace, context: Context
 ) -> Iterator[Doc]:
-    """Join docs that follow each other and have the same id of a document to one doc. Docs without
-    an id stay as they are.
+    """Join consecutive docs with the same document ID. Docs without an ID are yielded unchanged.
 
-    docs (Iterable[Doc]): The docs of a file, in their order.
-    id_key (str): The name of the extension attribute that has the id of the document.
-    place (FilePlace): The beginning of the file, for errors.
-    context (Context): The context with which the docs were read.
-    YIELDS (Doc): A doc for each document, and the docs without an id.
-    RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
+    docs (Iterable[Doc]): The docs of a file, in order.
+    id_key (str): The name of the extension attribute with the document's ID.
+    place (FilePlace): The beginning of the file, for error messages.
+    context (Context): The context that was used to read the docs.
+    YIELDS (Doc): One doc per document, and the docs without an ID.
+    RAISES (CorpusError): If no doc has an ID, or the docs of a document aren't consecutive.
     """
     joined_ids: set[Any] = set()
 
@@ -101,22 +99,22 @@ def join_documents(
 
 
 def join(docs: list[Doc]) -> Doc:
-    """Join docs, at least one, to one doc.
+    """Join one or more docs into a new doc.
 
-    A sentence of the joined doc begins where each doc begins. A doc whose sentences are unknown
-    becomes one sentence. The joined doc has the values of `user_data` that all docs have in common,
-    if they are short: see `short_values`.
+    Each of the docs begins a new sentence. If the sentence boundaries of a doc are unknown, it
+    becomes a single sentence. Metadata in `user_data` is copied if it has the same value in all
+    docs and is short: see `short_values`.
     """
-    # `from_docs` would warn of each value in `user_data`.
+    # `from_docs` would raise a warning for each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
-    assert joined is not None  # it is None only without docs
+    assert joined is not None  # `from_docs` only returns None if there are no docs
 
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):
             joined.user_data[key] = value
     joined.has_unknown_spaces = any(doc.has_unknown_spaces for doc in docs)
 
-    first_token = 0  # the token of the joined doc at which `doc` begins
+    first_token = 0  # the index in the joined doc at which `doc` begins
     for doc in docs:
         tokens = joined[first_token : first_token + len(doc)]
         if not doc.has_annotation("SENT_START"):

@@ -1,7 +1,8 @@
-"""Make spaCy's examples from a corpus of any format, as a config requests them.
+"""Create spaCy examples from a corpus of any format, as specified in a config.
 
-An example has two docs of the same text: the *reference* has the annotation, and the *predicted*
-doc is given to the pipeline. `AnyCorpus` makes them, and `make_reader` is its registered function.
+An example contains two docs of the same text: the *reference* with the annotation, and the
+*predicted* doc, which is passed to the pipeline. `AnyCorpus` creates the examples, and the
+registered function `make_reader` creates the `AnyCorpus`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,14 +25,14 @@ from .sentences import copy_sentences, copy_without_annotation
 
 
 class KeptDocs:
-    """The docs of a corpus that two functions need one after the other, so that it is read only
-    once. The first function, such as `init`, must not change them: the second one, a reader of
-    examples, takes them as if it had read them.
+    """Docs of a corpus that are shared by two functions, so that the corpus is only read once. The
+    first function, such as `init`, reads the docs and must not modify them. The second one, a
+    reader of examples, takes them instead of reading the corpus again.
 
-    in_memory (bool): Whether docs are kept in memory. Otherwise only what was reported is kept.
-    nlp (Language | None): The pipeline that the docs were read with. None: no docs are kept.
-    info (CorpusInfo): What was reported when they were read.
-    predicted (Predicted): The docs that the tokenizer made of their texts.
+    in_memory (bool): Whether to keep the docs in memory. Otherwise, only the info is kept.
+    nlp (Language | None): The pipeline that the docs were read with, or None if no docs are kept.
+    info (CorpusInfo): The information that was reported when the docs were read.
+    predicted (Predicted): The docs that the tokenizer created from the same texts.
     """
 
     def __init__(self, *, in_memory: bool = True) -> None:
@@ -43,7 +44,7 @@ class KeptDocs:
         self._source: tuple[Path, dict[str, Any]] | None = None
 
     def read(self, nlp: Language, path: Path, options: ReadOptions) -> Iterable[Doc]:
-        """Read a corpus, and keep its docs. For the arguments see `read_docs`."""
+        """Read a corpus and keep its docs. For the arguments, see `read_docs`."""
         docs = read_docs(nlp, path, options, self.info, self.predicted)
         if not self.in_memory:
             return docs
@@ -53,8 +54,8 @@ class KeptDocs:
         return self._docs
 
     def take(self, nlp: Language, path: Path, options: ReadOptions) -> list[Doc] | None:
-        """Take the docs, which are no longer kept then. None: they were taken before, are of
-        another corpus or another vocab, or were read with other options."""
+        """Return the docs and stop keeping them. Returns None if they were already taken, belong to
+        another corpus or vocab, or were read with other options."""
         docs, source = self._docs, self._source
         self._docs, self._source = [], None
         has_vocab = self.nlp is not None and self.nlp.vocab is nlp.vocab
@@ -63,13 +64,14 @@ class KeptDocs:
 
 
 class AnyCorpus(Corpus):
-    """Iterate over examples of a corpus of any format: see `make_reader`.
+    """Iterate over the examples of a corpus of any format: see `make_reader`.
 
-    options (ReadOptions): How to read the files, where there are several ways.
-    predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
-    info (CorpusInfo | None): It is cleared before each reading, and then gets what is read and the
-        problems. None: problems become warnings.
-    kept (KeptDocs | None): The docs, if they were read before: see `with_info`.
+    options (ReadOptions): Options for reading the files.
+    predicted (Predicted): The docs created by the tokenizer. Each of them is removed when it is
+        used in an example.
+    info (CorpusInfo | None): Collects formats, counts and problems. Reset each time the corpus is
+        read. If None, a warning is issued for each problem.
+    kept (KeptDocs | None): The docs, if the corpus was already read: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -85,8 +87,8 @@ class AnyCorpus(Corpus):
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the examples of the corpus.
 
-        nlp (Language): The pipeline, for its tokenizer and its vocab.
-        YIELDS (Example): The examples from the augmenter: see `make_reader`.
+        nlp (Language): The pipeline, which provides the tokenizer and the vocab.
+        YIELDS (Example): The examples, after augmentation: see `make_reader`.
         """
         docs = self._read_docs(nlp)
 
@@ -98,49 +100,49 @@ class AnyCorpus(Corpus):
 
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                # Augmenters lose the tokens and sentences of the file: see `_restore_tokens`. If
-                # one returns the example itself, nothing is lost.
+                # Augmenters discard the file's tokens and sentences, unless they return the example
+                # itself.
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
     def _read_docs(self, nlp: Language) -> Iterable[Doc]:
-        """Read the annotated docs, or take docs that were read before."""
+        """Read the annotated docs, or return the docs that were already read."""
         if self.kept is not None:
             docs = self.kept.take(nlp, self.path, self.options)
-            # With a limit fewer docs are read, and reported.
+            # With a limit, fewer docs have to be read and reported.
             if docs is not None and self.limit < 1:
                 return docs
         if self.info is not None:
-            self.info.clear()  # it may have an earlier reading
+            self.info.clear()  # it may contain the results of an earlier pass
         docs_of_files = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         return islice(docs_of_files, self.limit) if self.limit >= 1 else docs_of_files
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore the tokens and sentence starts of an augmented example, in place. spaCy's
-        augmenters tokenize the text of the example `eg` again for the predicted doc, and drop the
-        sentence starts of both docs."""
+        """Restore the tokens and sentence starts of an augmented example, in place. For the
+        predicted doc, spaCy's augmenters tokenize the text of the example `eg` again. They also
+        drop the sentence starts of both docs."""
         if eg.reference.has_unknown_spaces:
-            # The file has only tokens, so there is no text to tokenize: see `as_spacy_evaluates`.
+            # The file only contains tokens, so there is no text to tokenize.
             augmented.predicted = copy_without_annotation(augmented.reference)
-        # Sentences can be found again only if the augmenter moved no characters.
+        # Sentence starts can only be copied if the augmenter hasn't moved any characters.
         if len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.reference)
         self._add_sentences(augmented.reference, augmented.predicted)
 
     def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
         """Copy the sentence starts of the reference to the predicted doc if the settings request
-        them. If the option `sentences` is False, mark the doc: see `WITHOUT_SENTENCES`."""
+        it. If the option `sentences` is False, mark the doc with `WITHOUT_SENTENCES`."""
         if self.file_tokens or self.options.sentences:
             copy_sentences(reference, predicted)
         elif self.options.sentences is False:
             predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """Make an example from an annotated doc. This replaces spaCy's method of the same name: it
-        doesn't tokenize a text again that the reader has tokenized, and it doesn't loop over tokens
-        in Python. With `gold_preproc`, the predicted doc has the tokens of the annotation."""
-        # If the file has no tokens, the reader has kept the doc that the tokenizer made.
+        """Create an example from an annotated doc. Overrides spaCy's method of the same name to
+        avoid tokenizing a text again and looping over tokens in Python. With `gold_preproc`, the
+        predicted doc has the tokens of the annotation."""
+        # If the file contains no tokens, the reader has stored the doc that the tokenizer created.
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
             predicted = copy_without_annotation(reference)
@@ -151,28 +153,29 @@ class AnyCorpus(Corpus):
         else:
             predicted = as_spacy_evaluates(nlp, reference)
         self._add_sentences(reference, predicted)
-        # Components may read the metadata of a doc, such as its group, from its `user_data`.
+        # Components may use the metadata in `user_data`, such as the group of a doc.
         return Example(with_metadata(predicted, reference.user_data), reference)
 
 
 def examples_to_measure(
     nlp: Language, corpus: Callable[[Language], Iterable[Example]], *, file_tokens: bool = False
 ) -> Iterator[Example]:
-    """Read the examples of a corpus that a pipeline is measured on.
+    """Read the examples of a corpus to evaluate a pipeline on them.
 
-    nlp (Language): The pipeline, for its tokenizer and its vocab.
-    corpus (Callable): The reader of the corpus. Sentence starts that its settings request are kept.
-    file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file, as
-        in `spacy apply` (see `as_spacy_applies`). Otherwise they are made of its text, as in `spacy
-        evaluate` (see `as_spacy_evaluates`).
-    YIELDS (Example): The examples, whose predicted docs have no entities.
+    nlp (Language): The pipeline, which provides the tokenizer and the vocab.
+    corpus (Callable): The reader of the corpus. If its settings request sentence starts, these are
+        kept.
+    file_tokens (bool): Whether to create predicted docs from the tokens and sentence starts of the
+        file, as in `spacy apply` (see `as_spacy_applies`). Otherwise, they are created from the
+        text, as in `spacy evaluate` (see `as_spacy_evaluates`).
+    YIELDS (Example): The examples. The predicted docs contain no entities.
     """
     if isinstance(corpus, AnyCorpus):
-        corpus = copy(corpus)  # training may use the reader, too
+        corpus = copy(corpus)  # the original may also be used for training
         corpus.file_tokens = file_tokens
         yield from corpus(nlp)
         return
-    for eg in corpus(nlp):  # another reader of examples, such as spaCy's of .spacy files
+    for eg in corpus(nlp):  # from another reader, such as spaCy's reader of .spacy files
         if file_tokens:
             eg = Example(as_spacy_applies(eg.reference), eg.reference)
         yield eg
@@ -183,19 +186,19 @@ def with_info(
     spans_key: str | None = None,
     kept: KeptDocs | None = None,
 ) -> tuple[Callable[[Language], Iterable[Example]], CorpusInfo]:
-    """Give a reader of examples a report, `CorpusInfo`, of the corpus that it reads.
+    """Attach a `CorpusInfo` to a reader of examples, to collect information about the corpus.
 
-    corpus (Callable): The reader: ours or a different one, such as spaCy's.
-    spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
-        isn't our own. None: the spans of `doc.ents` count.
-    kept (KeptDocs | None): Docs that were read before. Our own reader takes them with their report
-        if it would read the same docs.
-    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its report. The report
-        starts over each time that the corpus is read.
+    corpus (Callable): The reader: an `AnyCorpus`, or a different one such as spaCy's `Corpus`.
+    spans_key (str | None): The key in `doc.spans` of the spans to count as entities, if the reader
+        isn't an `AnyCorpus`. If None, the spans in `doc.ents` are counted.
+    kept (KeptDocs | None): Docs that were already read. An `AnyCorpus` uses them and their info if
+        it would read the same docs.
+    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its info, which is
+        reset each time the corpus is read.
     """
     info = CorpusInfo()
     if isinstance(corpus, AnyCorpus):
-        corpus = copy(corpus)  # training may use the reader, too
+        corpus = copy(corpus)  # the original may also be used for training
         if kept is not None:
             corpus.kept = kept
             corpus.predicted = kept.predicted
@@ -232,22 +235,23 @@ def make_reader(
     text_key: str | None = None,
     conflicts: str | None = None,
 ) -> Callable[[Language], Iterator[Example]]:
-    """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
-    "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
+    """Create the corpus reader "spacy_costner.read.v1". It has the same settings as spaCy's
+    "spacy.Corpus.v1" and reads .spacy files in the same way, but also supports other formats.
 
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
-    gold_preproc (bool): Whether each sentence of the annotation becomes an example, with the tokens
-        of the annotation.
-    max_length (int): Docs that have at least this number of tokens are split into sentences.
-        Sentences of this length, and such docs without sentence starts, are left out. 0: no limit.
-    limit (int): The number of docs that are read. 0: all.
-    augmenter (Callable | None): Makes one or more examples from each example, which replace it.
-        None: examples stay as they are.
+    gold_preproc (bool): Whether to create one example per annotated sentence, with the tokens of
+        the annotation.
+    max_length (int): Docs with at least this number of tokens are split into sentences. Sentences
+        of this length are skipped, and so are docs of this length without sentence starts. Defaults
+        to 0, which indicates no limit.
+    limit (int): The maximum number of docs to read. Defaults to 0, which indicates no limit.
+    augmenter (Callable | None): Optional function that replaces each example with one or more
+        augmented examples.
     n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
         text_key, doc_id, conflicts, sentences: See `ReadOptions`.
-    RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
-    RAISES (ValueError): If there is no path, a number is out of its range, or there is no such
-        scheme.
+    RETURNS (Callable[[Language], Iterator[Example]]): The corpus reader.
+    RAISES (ValueError): If the path is None, a number is out of range, or an option has an invalid
+        value.
     """
     if path is None:
         raise ValueError(Errors.E913)
@@ -278,11 +282,12 @@ def make_reader(
 def make_copies_augmenter(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
-    """Build the augmenter "spacy_costner.copies.v1". It keeps each example, and adds the examples
-    that another augmenter makes from it. spaCy's own augmenters replace the example.
+    """Create the augmenter "spacy_costner.copies.v1". It yields each example, followed by the
+    examples that another augmenter creates from it. In contrast, spaCy's augmenters may replace the
+    example.
 
     augmenter (Callable): The other augmenter.
-    RETURNS (Callable[[Language, Example], Iterator[Example]]): Yields the example and its copies.
+    RETURNS (Callable[[Language, Example], Iterator[Example]]): The augmenter.
     """
 
     def augment(nlp: Language, example: Example) -> Iterator[Example]:

@@ -1,14 +1,14 @@
-"""Divide large files into parts, and read the texts of each part.
+"""Split large files into parts, and read the texts of each part.
 
-A file is divided into *parts*, which are ranges of its lines or rows, and each part is read and
-annotated alone. So an interrupted run can continue with the remaining parts. A *row* is one text of
-a part. Files that can be divided:
+A *part* is a range of lines or rows that is read and annotated separately, so that an interrupted
+run can continue with the remaining parts. A *row* is a text in a part. Supported files:
 
-.txt               a text on each line; its id is the number of the line, from 1. Or the file is one
-                   text, whose id is the name of the file
-.jsonl, .ndjson    an object on each line, with the text, an id and, if it has them, tokens
-.spacy             docs; the id is their number, from 0
-.parquet           a column of texts and one of ids; without ids the number of the row, from 0
+.txt               one text per line, whose ID is the line number, starting at 1. Alternatively, the
+                   whole file is one text, whose ID is the file name
+.jsonl, .ndjson    one object per line, with a text, an ID and, optionally, tokens
+.spacy             docs, whose IDs are numbers, starting at 0
+.parquet           columns of texts and, optionally, IDs. The default is the row number, starting
+                   at 0
 """
 
 import json
@@ -31,25 +31,25 @@ from .task_docs import task_to_doc
 from .tasks import task_from_json
 
 LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
-"""Suffixes of files that can be divided at any line."""
+"""Suffixes of files that can be split after any line."""
 
 SHORT_TYPES = ("bool", "int32", "int64", "string")
-"""The types of columns in Parquet that are read as metadata of docs, for groups of docs."""
+"""The types of Parquet columns that are read as metadata, by which docs can be grouped."""
 
 MakeInput = Callable[[Doc], Doc]
-"""Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
+"""Converts a doc of a file to the doc that is passed to the pipeline: see `inputs`."""
 
 
 class FilePart(NamedTuple):
-    """A part of a file: a range of its lines or rows, which is read and annotated alone.
+    """A part of a file: a range of lines or rows that is read and annotated separately.
 
     path (Path): The file.
-    start (int): The first byte of the part; in Parquet, the first row group.
-    stop (int): The byte or row group after the last. 0: the part is the whole file.
-    first (int): The number of its first line in the file, from 1, or of its first row, from 0.
-    digest (str): A digest of its lines and of `first` or, if the file isn't divided by lines, of
-        the whole file. `read_rows` checks it only for files of lines.
-    n_bytes (int): The size of its lines or, if the file isn't divided by lines, of the whole file.
+    start (int): The first byte of the part or, in Parquet, the first row group.
+    stop (int): The byte or row group after the last. If 0, the part is the whole file.
+    first (int): The number of the first line (1-based) or of the first row (0-based).
+    digest (str): A digest of the lines and of `first`. If the file isn't split by lines, a digest
+        of the whole file. `read_rows` only checks digests of lines.
+    n_bytes (int): The size of the lines. If the file isn't split by lines, the size of the file.
     """
 
     path: Path
@@ -61,13 +61,13 @@ class FilePart(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """A text of a part. Its doc is made only when `make_doc` is called, so that one row that can't
-    be read doesn't stop the others.
+    """A text in a part. Its doc is only created by `make_doc`, so that a row that can't be read
+    doesn't affect other rows.
 
-    id (Any): The id, or the number of the line or row.
-    text (str | None): The text. None: the row has a value that isn't text.
-    make_doc (Callable[[], Doc]): Makes a doc without annotation. If the row can't be read, it
-        raises a ValueError.
+    id (Any): The ID, or the number of the line or row.
+    text (str | None): The text, or None if the value isn't a string.
+    make_doc (Callable[[], Doc]): Creates a doc without annotation. Raises a ValueError if the row
+        can't be read.
     """
 
     id: Any
@@ -76,12 +76,12 @@ class TextRow(NamedTuple):
 
 
 class RowReader(NamedTuple):
-    """The settings for reading the rows of a part.
+    """Settings for reading the rows of a part.
 
-    nlp (Language): The pipeline, for its tokenizer.
+    nlp (Language): The pipeline, which provides the tokenizer.
     text_key (str): The key or column of the text.
-    id_key (str): The key or column of the id.
-    make_input (MakeInput): Takes a doc of the file, and makes the doc that the pipeline gets.
+    id_key (str): The key or column of the ID.
+    make_input (MakeInput): Converts a doc of the file to the doc that is passed to the pipeline.
     """
 
     nlp: Language
@@ -91,26 +91,26 @@ class RowReader(NamedTuple):
 
 
 def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[FilePart]:
-    """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and Parquet
-    row groups are not divided.
+    """Split a file into parts of a given number of lines or rows. A .spacy file becomes a single
+    part, and Parquet row groups aren't split.
 
-    path (Path): The file to divide.
-    n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
-        The last part of a file may have fewer.
-    whole_files (bool): Whether a .txt file is one text, and not a text on each line.
+    path (Path): The file to split.
+    n_rows (int): The number of lines per part, or the minimum number of rows per part of a Parquet
+        file. The last part may be smaller.
+    whole_files (bool): Whether a .txt file is a single text. Otherwise, each line is a text.
     YIELDS (FilePart): The parts, in order.
-    RAISES (CorpusError): If a file with this suffix can't be divided.
-    RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
+    RAISES (CorpusError): If files with this suffix aren't supported.
+    RAISES (ImportError): If the file is a Parquet file, and pyarrow isn't installed.
     """
     if whole_files and path.suffix == ".txt":
         content = path.read_bytes()
         if content.removeprefix(BOM).strip():
-            # With the number 0, the digest of the file differs from the digest of its lines.
+            # The number 0 makes the digest of the file different from the digest of its lines.
             yield FilePart(path, 0, 0, first=0, digest=digest(content, 0), n_bytes=len(content))
     elif path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
-        # The file is read as a whole, so the range is not used.
+        # The whole file is read at once, so the range isn't used.
         yield FilePart(path, 0, 0, first=0, digest=digest(path), n_bytes=path.stat().st_size)
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
@@ -120,29 +120,29 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Fi
 
 
 def _divide_lines(path: Path, n_rows: int) -> Iterator[FilePart]:
-    """Divide a file into parts of `n_rows` lines. The last part may have fewer."""
+    """Split a file into parts of `n_rows` lines. The last part may be smaller."""
     start = 0  # in bytes
-    number = 1  # of the first line of the part
+    number = 1  # the number of the part's first line
     with path.open("rb") as file:
         while lines := list(islice(file, n_rows)):
             content = b"".join(lines)
             stop = start + len(content)
-            # The line number is part of the digest. So the digest changes, too, if a line is added
-            # to the file before this part: the ids of its texts have changed.
+            # The digest includes the line number, so that it also changes if a line is inserted
+            # before the part, because this changes the IDs of its texts.
             yield FilePart(path, start, stop, number, digest(content, number), n_bytes=len(content))
             start = stop
             number += len(lines)
 
 
 def _divide_parquet(path: Path, n_rows: int) -> Iterator[FilePart]:
-    """Divide a file into parts of whole row groups, each with at least `n_rows` rows. The last part
-    may have fewer."""
+    """Split a file into parts that consist of complete row groups and have at least `n_rows` rows.
+    The last part may be smaller."""
     digest_of_file = digest(path)
     n_bytes = path.stat().st_size
     try:
         metadata = require_pyarrow().read_metadata(path)
     except (ValueError, OSError):
-        # `read_rows` raises the error when it reads this part, so other files can still be read.
+        # `read_rows` raises the error when it reads this part, so that other files are still read.
         yield FilePart(path, 0, 0, first=0, digest=digest_of_file, n_bytes=n_bytes)
         return
 
@@ -168,19 +168,19 @@ def read_rows(
     *,
     file_tokens: bool = True,
 ) -> Iterator[TextRow]:
-    """Read the rows of a part, without empty lines. A row that can't be read is yielded, too: its
-    `make_doc` raises the error.
+    """Read the rows of a part. Empty lines are skipped. A row that can't be read is also yielded,
+    and its `make_doc` raises the error.
 
-    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     part (FilePart): The part of a file.
     text (str): The key of the text in JSONL, or its column in Parquet.
-    id_name (str): The key or the column of the id.
-    file_tokens (bool): Whether docs have the tokens and sentence starts of the file, if it has
-        them, as in `spacy apply`. Otherwise they are made of its text, as in `spacy evaluate`: see
+    id_name (str): The key or column of the ID.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the file, if available, as
+        in `spacy apply`. Otherwise, docs are created from the text, as in `spacy evaluate`: see
         `inputs`.
     YIELDS (TextRow): The rows, in order.
-    RAISES (CorpusError): If the file can't be read, or its lines have changed since it was divided.
-    RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
+    RAISES (CorpusError): If the file can't be read, or its lines have changed since it was split.
+    RAISES (ImportError): If the file is a Parquet file, and pyarrow isn't installed.
     """
     make_input: MakeInput = as_spacy_applies
     if not file_tokens:
@@ -200,15 +200,15 @@ def read_rows(
     else:
         lines = _read_bytes(part).split(b"\n")
         for number, line in enumerate(lines, start=part.first):
-            if number == 1:  # the first of the file
+            if number == 1:  # the first line of the file
                 line = line.removeprefix(BOM)
             if line.strip():
                 yield _line_to_row(line, FilePlace(part.path, number), reader)
 
 
 def _read_bytes(part: FilePart) -> bytes:
-    """Read the bytes of a part of a file of lines. If they have changed since the file was divided,
-    the part is refused, as lines could be lost or read twice."""
+    """Read the bytes of a part. Raises an error if they have changed since the file was split,
+    because lines could be lost or read twice."""
     with part.path.open("rb") as file:
         file.seek(part.start)
         content = file.read(part.stop - part.start) if part.stop else file.read()
@@ -219,7 +219,7 @@ def _read_bytes(part: FilePart) -> bytes:
 
 
 def _file_to_row(content: bytes, path: Path, reader: RowReader) -> TextRow:
-    """Make a row from a whole .txt file. Its id is the name of the file."""
+    """Create a row from a whole .txt file. Its ID is the file name."""
     row_id = encodable(path.name)
     content = content.removeprefix(BOM)
     try:
@@ -232,7 +232,7 @@ def _file_to_row(content: bytes, path: Path, reader: RowReader) -> TextRow:
 
 
 def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a row from a line. In a .txt file the line is the text, in other files it is JSON."""
+    """Create a row from a line, which is a text in .txt files and JSON in other files."""
     try:
         text = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -250,14 +250,14 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a `TextRow` from a JSON object or a Parquet row. Its line or row number is the id if the
-    record has none. The record is refused if its id isn't text or a number of 64 bits: not all
-    formats of output can have other ids."""
+    """Create a row from a JSON object or a Parquet row. If the record has no ID, the line or row
+    number is used. A record can't be read if its ID isn't a string or a 64-bit number, because not
+    all output formats support other IDs."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
-    # Any comparison with NaN is false, so NaN is refused, too.
+    # Comparisons with NaN are always False, so NaN is also rejected.
     is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64
-    # Text with a lone surrogate can't be written as UTF-8.
+    # A string with a lone surrogate can't be encoded in UTF-8.
     is_utf8 = isinstance(row_id, str) and not SURROGATE.search(row_id)
     if not is_number and not is_utf8:
         expected = "expected text or a number of 64 bits"
@@ -269,12 +269,12 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             metadata[key] = value
 
     def make_doc_of_record() -> Doc:
-        """Make the doc, with the tokens of the record or, without these, of the tokenizer."""
+        """Create the doc with the tokens of the record or, if it has none, of the tokenizer."""
         tokens = None
-        if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
+        if place.unit == "line":  # JSON. In Parquet, a column "tokens" contains metadata.
             tokens = record.get("tokens")
         if tokens is None or not isinstance(text, str):
-            # `make_doc` raises the error of a text that is no string.
+            # `make_doc` raises an error if the text isn't a string.
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
         context = Context(reader.nlp, options=DEFAULTS, info=CorpusInfo())
@@ -285,16 +285,16 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
 
 
 def _text_row(row_id: Any, text: Any, make_doc_of_row: Callable[[], Doc]) -> TextRow:
-    """Make a `TextRow`. Its text is None if the row has something other than a string there."""
+    """Create a row. Its text is None if `text` isn't a string."""
     if not isinstance(text, str):
         return TextRow(row_id, text=None, make_doc=make_doc_of_row)
     return TextRow(row_id, text, make_doc_of_row)
 
 
 def require_pyarrow() -> Any:
-    """Import pyarrow's module for Parquet.
+    """Import pyarrow's Parquet module.
 
-    RAISES (ImportError): If it isn't installed.
+    RAISES (ImportError): If pyarrow isn't installed.
     """
     return require("pyarrow.parquet", extra="parquet", missing="Parquet requires pyarrow")
 
@@ -302,7 +302,7 @@ def require_pyarrow() -> Any:
 def make_doc(nlp: Language, text: Any) -> Doc:
     """Tokenize the text of a row.
 
-    RAISES (ValueError): If it isn't text, or spaCy can't make a doc from it.
+    RAISES (ValueError): If it isn't a string, or spaCy can't create a doc from it.
     """
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
@@ -310,9 +310,9 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """Make a row that can't be read. The error with this message isn't raised here, but by
-    `TextRow.make_doc`, so that the other rows are read. `text` is the text of the row or, if this
-    is unknown, the value that the row has."""
+    """Create a row that can't be read. The error with this message is raised by `TextRow.make_doc`,
+    so that other rows can still be read. `text` is the text of the row or, if unknown, its
+    value."""
 
     def refuse() -> Doc:
         raise place.refuse(message)
@@ -321,9 +321,9 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 
 def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[str, Any]]:
-    """Read the rows of a part of a Parquet file. Only some columns are read: the text, the id, and
-    columns of `SHORT_TYPES`, whose values become metadata of docs. Returns the values of each row
-    by the name of the column. A file without the column of the text is refused."""
+    """Read the rows of a part of a Parquet file. Only the text column, the ID column, and metadata
+    columns (see `SHORT_TYPES`) are read. Returns one dictionary per row, keyed by column name.
+    Raises an error if there is no text column."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}

@@ -1,8 +1,8 @@
-"""Read GLiNER's training data: JSON of words, and of entities by the indices of their words.
+"""Read GLiNER's training data: JSON with words, and with entities as word indices and labels.
 
     {"tokenized_text": ["Kim", "left", "New", "York"], "ner": [[0, 0, "person"], [2, 3, "city"]]}
 
-The second number is the index of the last word. Entities may overlap.
+The second number is the index of the last word (inclusive). Entities may overlap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ ENTITIES_KEY = "ner"
 
 
 def is_gliner(record: Any) -> bool:
-    """Whether the first record of a file is a GLiNER example."""
+    """Check whether the first record of a file is a GLiNER example."""
     return isinstance(record, dict) and isinstance(record.get(WORDS_KEY), list)
 
 
@@ -24,7 +24,7 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
     """Read the examples of a file.
 
     records (Values): The records of the file.
-    YIELDS (AnnotatedTask): Each example, or its words alone if it has no list of entities.
+    YIELDS (AnnotatedTask): The examples. Without a list of entities, an example isn't annotated.
     RAISES (CorpusError): If a record isn't a GLiNER example.
     """
     for place, record in records:
@@ -46,12 +46,12 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def _entity_to_json(entity: Any, tokens: Sequence[TaskToken], place: FilePlace) -> list[Any]:
-    """Make a span [start, end, label] in characters of an entity. Its label isn't checked yet."""
+    """Convert an entity to a span [start, end, label] in characters. The label isn't validated."""
     expected = f"{ENTITIES_KEY}: expected the first and last of {len(tokens)} words and a label"
     if not isinstance(entity, list) or len(entity) != 3:
         raise place.refuse(f"{expected}, got {shown(entity)}")
     first, last, label = entity
-    # `type` instead of `isinstance`, as True is an instance of int, too.
+    # `isinstance` can't be used because True is also an instance of int.
     if type(first) is not int or type(last) is not int or not 0 <= first <= last < len(tokens):
         raise place.refuse(f"{expected}, got {shown(entity)}")
     return [tokens[first].start, tokens[last].end, label]

@@ -1,16 +1,17 @@
-"""The text of HTML, in which Label Studio counts the offsets of regions.
+"""Extract the text of HTML, so that Label Studio's offsets can be mapped to it.
 
-A browser makes a tree of HTML. Label Studio's `globalOffsets` count the characters of all text in
-this tree, in its order, and one for each `<br>`: this is the *content*. Tags, comments and the head
-of a page don't count. An entity such as `&amp;` counts as one character. Whitespace between tags
-counts, too, although a browser doesn't show it. Scripts and frames are removed first.
+Label Studio's `globalOffsets` count characters of the DOM's text, in document order, and one for
+each `<br>`. This is the *content*. Tags, comments and the head of a page don't count. A character
+reference such as `&amp;` counts as one character. Whitespace between tags also counts, although
+browsers don't display it. Scripts and frames are removed beforehand.
 
-The text that we read is the content with two changes. What a browser doesn't show, such as style
-sheets, is left out, and words of two blocks, such as two cells of a table, are separated by a line
-break if nothing else is between them.
+The text that we read differs from the content in two ways. Anything that browsers don't display,
+such as style sheets, is omitted. If there is nothing between the words of two blocks, such as two
+cells of a table, they are separated by a line break.
 
-Source: `domManager.ts` and `html.js` of Label Studio's editor; for tags, section 13.2.5 of the HTML
-standard. Python's `HTMLParser` takes quadratic time for some invalid HTML, and fails for other.
+Source: `domManager.ts` and `html.js` in Label Studio's editor and, for tags, section 13.2.5 of the
+HTML standard. Python's `HTMLParser` isn't used because it takes quadratic time or fails for some
+invalid HTML.
 """
 
 import re
@@ -25,25 +26,25 @@ BLOCK_NAMES = """
     tr ul
 """
 BLOCKS = frozenset(BLOCK_NAMES.split())
-"""The elements that a browser shows on lines or in separate cells."""
+"""The elements that browsers display on separate lines or in separate cells."""
 
 HEAD = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "title"])
-"""The elements that may precede the body of a page. Their text is not part of the body."""
+"""The elements that may precede the body of a page. Their text isn't part of the body."""
 
 REMOVED = frozenset(["iframe", "script"])
 """The elements that Label Studio removes."""
 
 HIDDEN = frozenset(["noscript", "style"])
-"""The elements whose text counts, though a browser doesn't show it."""
+"""The elements whose text counts although browsers don't display it."""
 
 WHITE_SPACE = " \t\n\f"
-"""The whitespace of HTML, which `&nbsp;` isn't."""
+"""The whitespace characters of HTML, which don't include `&nbsp;`."""
 
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-"""Matches a comment, which extends to the end if it isn't closed."""
+"""Matches a comment. If it isn't closed, it extends to the end."""
 
 DECLARATION = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*(?:>|\Z)")
-"""Matches a declaration, such as `<!DOCTYPE html>`, and other things that browsers ignore."""
+"""Matches a declaration, such as `<!DOCTYPE html>`, and other markup that browsers ignore."""
 
 TAG = re.compile(
     r"""<(/?)([a-zA-Z][^\s/>]*)(?=[\s/>])  # the name
@@ -51,24 +52,24 @@ TAG = re.compile(
     """,
     re.VERBOSE,
 )
-"""Matches a tag. The groups are the slash of an end tag and the name."""
+"""Matches a tag. The groups are the slash of an end tag, and the name."""
 
 START_OF_TAG = re.compile("</?[a-zA-Z]")
-"""Matches the first characters of a tag, which may not be closed."""
+"""Matches the first characters of a tag, which may be unclosed."""
 
 RAW_TEXT_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("iframe", "noscript", "script", "style", "textarea", "title", "xmp")
 }
-"""The elements that have only text, by name: what matches the beginning of the end tag."""
+"""Patterns for the end tags of elements that contain only text, keyed by element name."""
 
 
 class Piece(NamedTuple):
-    """A piece of the content that is in the text without a change, or is left out of it.
+    """A piece of the content that is either copied to the text or omitted from it.
 
-    content_start (int): The first character of the piece in the content.
-    text_start (int): Its place in the text.
-    is_in_text (bool): Whether it is in the text.
+    content_start (int): The start of the piece in the content.
+    text_start (int): The start of the piece in the text.
+    is_in_text (bool): Whether the piece is copied to the text.
     """
 
     content_start: int
@@ -80,8 +81,8 @@ class HtmlText(NamedTuple):
     """The text of HTML.
 
     text (str): The text that we read.
-    content (str): The characters that offsets count.
-    pieces (list[Piece]): Which parts of the content are where in the text, in order.
+    content (str): The characters that Label Studio's offsets count.
+    pieces (list[Piece]): The mapping from the content to the text, in order.
     """
 
     text: str
@@ -89,15 +90,15 @@ class HtmlText(NamedTuple):
     pieces: list[Piece]
 
     def range_in_text(self, start: int, end: int) -> tuple[int, int]:
-        """Convert a range of the content, of at least one character, to a range of the text. If
-        all of its characters are left out of the text, the range is empty."""
-        # The end is the character after the last one of the range. The text may have a line break
-        # there that the content doesn't have.
+        """Convert a non-empty range of the content to a range of the text. If none of its
+        characters are in the text, the range is empty."""
+        # The end is computed from the last character of the range, because the text may contain an
+        # additional line break after it.
         return self._place_in_text(start), self._place_in_text(end - 1, after=True)
 
     def _place_in_text(self, place: int, *, after: bool = False) -> int:
-        """Convert the place of a character of the content to its place in the text or, with
-        `after`, to the place after it."""
+        """Convert the offset of a character in the content to its offset in the text. If `after` is
+        True, the offset after the character is returned."""
         i = bisect_right(self.pieces, place, key=lambda piece: piece.content_start) - 1
         piece = self.pieces[i]
         if not piece.is_in_text:
@@ -109,15 +110,15 @@ class HtmlText(NamedTuple):
 
 
 def read_html(html: str, *, is_page: bool = True) -> HtmlText:
-    """Read the text of HTML.
+    """Extract the text of HTML.
 
     html (str): The HTML: a page, or a part of one.
-    is_page (bool): Whether a browser reads it as a page with a head and a body, where only the
-        body counts, as Label Studio does by default. Otherwise the browser reads it as a part of a
-        page, as with `inline="true"`: everything counts.
+    is_page (bool): Whether the HTML is parsed as a page with a head and a body, where only the body
+        counts, as in Label Studio by default. Otherwise, it is parsed as a part of a page, where
+        everything counts, as with `inline="true"`.
     RETURNS (HtmlText): The text.
     """
-    # Browsers read any line end as "\n", and drop null characters.
+    # Browsers normalize line endings to "\n" and drop null characters.
     html = html.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     collector = _TextCollector(is_in_body=not is_page)
     position = 0
@@ -132,14 +133,14 @@ def read_html(html: str, *, is_page: bool = True) -> HtmlText:
 
 
 def _read_markup(html: str, begin: int, collector: "_TextCollector") -> int:
-    """Read what a "<" begins: a tag, with the text of an element that has only text, something that
-    is ignored, or text. Returns the place after it."""
+    """Read the markup that begins with "<": a tag (followed by the text of an element that contains
+    only text), ignored markup, or a literal "<". Returns the position after it."""
     ignored = COMMENT.match(html, begin) or DECLARATION.match(html, begin)
     if ignored is not None:
         return ignored.end()
     tag = TAG.match(html, begin)
     if tag is None:
-        if START_OF_TAG.match(html, begin):  # not closed: browsers ignore it and the rest
+        if START_OF_TAG.match(html, begin):  # browsers ignore an unclosed tag and everything after
             return len(html)
         collector.add_text(html[begin : begin + 1])
         return begin + 1
@@ -159,7 +160,7 @@ def _read_markup(html: str, begin: int, collector: "_TextCollector") -> int:
 
 
 class _TextCollector:
-    """Collects the text and the content of HTML, in parts."""
+    """Collects the text and the content of HTML piece by piece."""
 
     def __init__(self, *, is_in_body: bool) -> None:
         self.text: list[str] = []
@@ -169,10 +170,10 @@ class _TextCollector:
         self._n_content = 0
         self._is_in_body = is_in_body
         self._is_new_block = False  # whether a block has begun or ended since the last text
-        self._is_after_pre = False  # directly after <pre>
+        self._is_after_pre = False  # whether the previous markup was <pre>
 
     def start(self, name: str) -> None:
-        """Begin an element."""
+        """Process the start tag of an element."""
         self._is_new_block = self._is_new_block or name in BLOCKS
         self._is_after_pre = name == "pre"
         self._is_in_body = self._is_in_body or name not in HEAD
@@ -180,7 +181,7 @@ class _TextCollector:
             self._add("\n")
 
     def end(self, name: str) -> None:
-        """End an element."""
+        """Process the end tag of an element."""
         self._is_new_block = self._is_new_block or name in BLOCKS
         self._is_after_pre = False
         self._is_in_body = self._is_in_body or name in ("body", "br", "html")
@@ -188,18 +189,18 @@ class _TextCollector:
             self._add("\n")
 
     def add_text(self, text: str) -> None:
-        """Add text."""
+        """Add the text between two tags."""
         if not self._is_in_body:
-            # The first word begins the body. Whitespace before it isn't part of the body.
+            # The body begins with the first word, without the whitespace before it.
             text = text.lstrip(WHITE_SPACE)
             self._is_in_body = bool(text)
-        if self._is_after_pre:  # browsers leave out this line break
+        if self._is_after_pre:  # browsers drop a line break after <pre>
             text = text.removeprefix("\n")
         self._is_after_pre = False
         self._add(text)
 
     def add_raw_text(self, name: str, text: str) -> None:
-        """Add the text of an element that has only text."""
+        """Add the text of an element that contains only text."""
         if not self._is_in_body or name in REMOVED:
             return
         if name == "textarea":
@@ -209,7 +210,7 @@ class _TextCollector:
         self._add(text, is_in_text=name not in HIDDEN)
 
     def _add(self, characters: str, *, is_in_text: bool = True) -> None:
-        """Add characters to the content and, if a browser shows them, to the text."""
+        """Add characters to the content and, if browsers display them, to the text."""
         if not characters:
             return
         if is_in_text and self._is_new_block:

@@ -1,10 +1,11 @@
-"""Make the doc that a pipeline gets from a doc of a file. spaCy does this in two ways, and there is
-a function for each.
+"""Convert the docs of a corpus to the docs that are passed to a pipeline.
 
-- `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Functions that evaluate a
-  pipeline do so.
-- `spacy apply` gives it the tokens and the sentence starts of a .spacy file: `as_spacy_applies`.
-  `annotate` does so, and so do other functions with `file_tokens`.
+spaCy does this in two ways:
+
+- `spacy evaluate` tokenizes the text: see `as_spacy_evaluates`. Our functions that evaluate a
+  pipeline do the same by default.
+- `spacy apply` keeps the tokens and sentence starts of a .spacy file: see `as_spacy_applies`. Our
+  function `annotate` and all functions with `file_tokens=True` do the same.
 """
 
 from spacy.language import Language
@@ -15,24 +16,23 @@ from .sentences import copy_without_annotation
 
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
-    """Make the doc that a pipeline gets in `spacy evaluate`: the text of a doc, tokenized by the
-    pipeline, without sentence starts. If the original whitespace is unknown, as in column files,
-    there is no text to tokenize, and the tokens of the doc are kept.
+    """Create a doc as in `spacy evaluate`: tokenize the text with the pipeline, and don't set any
+    sentence starts. If the original whitespace is unknown, as in column files, the tokens of the
+    doc are kept, because there is no text to tokenize.
 
     nlp (Language): The pipeline.
-    doc (Doc): The doc, with annotation or without.
-    RETURNS (Doc): A new doc, with the metadata of the doc: see `with_metadata`.
+    doc (Doc): The doc, with or without annotation.
+    RETURNS (Doc): A new doc, with the metadata of the original doc: see `with_metadata`.
     """
     predicted = copy_without_annotation(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
     return with_metadata(predicted, doc.user_data)
 
 
 def as_spacy_applies(doc: Doc) -> Doc:
-    """Make the doc that a pipeline gets in `spacy apply`: one with the tokens and the sentence
-    starts of a doc. Other annotation, which `spacy apply` keeps, is left out, as the
-    pipeline predicts it.
+    """Create a doc as in `spacy apply`: copy the tokens and sentence starts of a doc. Unlike in
+    `spacy apply`, other annotation isn't copied, because the pipeline predicts it.
 
-    doc (Doc): The doc, with annotation or without.
-    RETURNS (Doc): A new doc, with the metadata of the doc: see `with_metadata`.
+    doc (Doc): The doc, with or without annotation.
+    RETURNS (Doc): A new doc, with the metadata of the original doc: see `with_metadata`.
     """
     return copy_without_annotation(doc, sentences=True)

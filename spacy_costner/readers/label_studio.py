@@ -1,12 +1,12 @@
 """Read Label Studio's JSON export.
 
-A *record* is a task: the *data* that it was imported with, and the annotations of one or more
-people. An annotation has *results*: regions of text with labels (see `studio_regions`), answers
-such as choices and relations, which say nothing about entities, and other marks, such as a
-rectangle. What these mean for a text is unknown, so its annotation is missing.
+A *record* is a task. It contains the imported *data* and the annotations of one or more people. An
+annotation contains *results*. Results can be regions of text with labels (see `studio_regions`),
+answers such as choices and relations, which don't affect entities, or other marks, such as
+rectangles. It is unknown how other marks relate to the text, so its annotation is missing.
 
-The texts are in a *field* of the data, or in several fields. The regions of all tasks show where: a
-region quotes its text. An *element* of the labeling interface shows one field.
+The texts are in one or more *fields* of the data. The fields are inferred from the regions of all
+tasks, because a region quotes its text. An *element* of the labeling interface displays one field.
 """
 
 import re
@@ -32,7 +32,7 @@ from .studio_regions import (
 from .tasks import LOCATION, AnnotatedTask, Task, has_its_text, words_of_quote
 
 ANNOTATION_KEYS = ("annotations", "completions")
-"""The keys under which Label Studio has the annotations of a task: since version 1, and earlier."""
+"""The keys under which a task stores its annotations, since version 1 and in earlier versions."""
 
 ANSWER_TYPES = (
     "choices",
@@ -45,17 +45,17 @@ ANSWER_TYPES = (
     "taxonomy",
     "textarea",
 )
-"""The types of results that say nothing about entities."""
+"""The types of results that contain no information about entities."""
 
 CLOSING_TAG = re.compile(r"</[a-z][a-z0-9]*>", re.IGNORECASE)
-"""Matches a closing tag of HTML."""
+"""Matches a closing HTML tag."""
 
 NAME_OF_KIND: dict[Kind, str] = {
     "text": "a text",
     "html": "HTML",
     "dialogue": "a list of utterances",
 }
-"""The names of the kinds of text in error messages."""
+"""How error messages refer to each kind of text."""
 
 UNLABELED = "regions have no label: their tokens are missing annotation"
 WITHOUT_OFFSETS = (
@@ -66,21 +66,22 @@ OF_OTHER_ELEMENTS = "regions of type {} mark something other than the text: they
 LIKE_HTML = "texts have HTML tags, but no region shows how to read them: the tags are read as text"
 
 FieldKey = tuple[str, Kind, str]
-"""A field and how it is read: its key in the data, the kind of its texts, and their reading. See
+"""A field and how to read it: its key in the data, the kind of its texts, and their reading. See
 `read_text`."""
 
 PlacedRecords = Sequence[tuple[FilePlace, Mapping[str, Any]]]
-"""The records of a file, each with its place."""
+"""The records of a file, with their locations."""
 
 
 class Field(NamedTuple):
-    """A field of the data that has the texts of an export.
+    """A field of the data that contains the texts of an export.
 
-    key (str): Its key in the data.
+    key (str): The key in the data.
     kind (Kind): The kind of the texts.
-    reading (str): How they are read: see `readings_of`.
-    elements (frozenset[str | None] | None): The elements that show the field. None: all elements.
-    is_sure (bool): Whether regions quote the field, or the user has named it.
+    reading (str): How to read the texts: see `readings_of`.
+    elements (frozenset[str | None] | None): The elements that display the field. If None, all
+        elements do.
+    is_sure (bool): Whether regions quote the field or the user has specified it.
     """
 
     key: str
@@ -91,43 +92,44 @@ class Field(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The evidence of an export's regions about its fields, for each element.
+    """Statistics of the regions in an export, from which its text fields are inferred.
 
-    kinds (dict[str | None, Counter[Kind]]): The number of regions by the kind of text.
-    quoted_fields (dict[str | None, Counter[FieldKey]]): How many regions quote each field.
+    kinds (dict[str | None, Counter[Kind]]): The number of regions of each kind, by element.
+    quoted_fields (dict[str | None, Counter[FieldKey]]): The number of regions that quote each
+        field, by element.
     """
 
     kinds: dict[str | None, Counter[Kind]]
     quoted_fields: dict[str | None, Counter[FieldKey]]
 
     def most_frequent_kind(self) -> Kind | None:
-        """The kind of most regions. None: there are no regions of text."""
+        """Return the kind of most regions, or None if there are no text regions."""
         total = sum(self.kinds.values(), Counter[Kind]())
         return max(total, key=total.__getitem__, default=None)
 
 
 def is_label_studio(record: Any) -> bool:
-    """Whether the first record of a file is a Label Studio task: its text is under "data"."""
+    """Check whether the first record of a file is a Label Studio task, with its text in "data"."""
     return isinstance(record, dict) and isinstance(record.get("data"), dict)
 
 
 def read_label_studio(
     records: Values, *, text_key: str | None = None, info: CorpusInfo | None = None
 ) -> Iterator[AnnotatedTask]:
-    """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
-    people. Skipped annotations are left out. If some are marked as ground truth, only these are
-    read. If regions mark several texts of a task, each text becomes a task.
+    """Read the tasks of Label Studio's JSON export. A task may be annotated by several people.
+    Skipped annotations are omitted. If any annotations of a task are marked as ground truth, only
+    these are read. If regions mark several texts of a task, each text becomes a separate task.
 
     records (Values): The records of the file.
-    text_key (str | None): The key of the text in the data. None: the key of the field that the
-        regions quote. If they quote none: "text", or the only key of a text.
-    info (CorpusInfo | None): The problems are added to it.
-    YIELDS (AnnotatedTask): Each annotation, or the text alone if nobody has annotated it.
-    RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or
-        nothing shows which text the regions mark.
+    text_key (str | None): The key of the text in the data. Defaults to the field that the regions
+        quote. If they don't quote any field, defaults to "text", or to the only key with a text.
+    info (CorpusInfo | None): Problems are added to it.
+    YIELDS (AnnotatedTask): The annotations. A text without annotations is yielded once.
+    RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or it
+        is unclear which text the regions mark.
     """
     info = CorpusInfo() if info is None else info
-    # All records are read first, as the regions of all show where the texts are.
+    # Read all records first, because the text fields are inferred from the regions of all tasks.
     placed_records = list(records)
     for place, record in placed_records:
         if not is_label_studio(record):
@@ -135,14 +137,14 @@ def read_label_studio(
     evidence = _collect_evidence(placed_records)
     fields = _find_fields(placed_records, evidence, text_key)
 
-    # All annotations of a text get its number as their `text_key`.
+    # All annotations of a text share a number, which is their `text_key`.
     text_number = 0
     for place, record in placed_records:
         data = record["data"]
         annotations = _annotations_of(record, place)
         for field in fields or [_guess_field(data, evidence, text_key, place)]:
             if field.key not in data and len(fields) > 1:
-                continue  # this task doesn't have this text
+                continue  # this task doesn't contain this text
             reader = _TextReader(data, field, _elements_of_others(field, fields), place, info)
             extra = {"meta": _read_metadata(data, field.key)}
             if not annotations:
@@ -154,9 +156,9 @@ def read_label_studio(
 
 
 def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
-    """The annotations of a task, one by each person, without skipped ones. If some are
-    marked as ground truth, the list has only these. It is empty if nobody has annotated the task.
-    Annotations without results are refused."""
+    """Return the annotations of a task, except skipped ones. If any are marked as ground truth,
+    only these are returned. The list is empty if the task isn't annotated. Raises an error if an
+    annotation has no list of results."""
     present_keys = [key for key in ANNOTATION_KEYS if key in record]
     if not present_keys:
         return []
@@ -171,14 +173,14 @@ def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping
 
 
 def _has_result(annotation: Any) -> bool:
-    """Whether an annotation has its list of results: what a person has marked."""
+    """Check whether an annotation contains a list of results."""
     results = annotation.get("result") if isinstance(annotation, dict) else None
     return isinstance(results, list) and all(isinstance(result, dict) for result in results)
 
 
 def _read_metadata(data: Mapping[str, Any], text_key: str) -> dict[str, Any]:
-    """The metadata of a task: all its data except for the text. The values under "meta" and
-    the others become one dictionary."""
+    """Return the metadata of a task: all its data except the text. The values under "meta" and all
+    other values are combined in one dictionary."""
     metadata: dict[str, Any] = {}
     if isinstance(data.get("meta"), Mapping):
         metadata.update(data["meta"])
@@ -188,14 +190,14 @@ def _read_metadata(data: Mapping[str, Any], text_key: str) -> dict[str, Any]:
     return metadata
 
 
-# Which fields have the texts
+# Infer which fields contain the texts.
 
 
 def _collect_evidence(placed_records: PlacedRecords) -> Evidence:
-    """Collect which fields of the data the regions of an export quote."""
+    """Count which fields of the data are quoted by the regions of an export."""
     evidence = Evidence({}, {})
     for place, record in placed_records:
-        # The regions of a task with labels, by their element and kind
+        # The labeled regions of a task, keyed by element and kind.
         regions: dict[tuple[str | None, Kind], list[Result]] = {}
         for annotation in _annotations_of(record, place):
             for result in annotation["result"]:
@@ -212,15 +214,15 @@ def _collect_evidence(placed_records: PlacedRecords) -> Evidence:
 def _count_quotes(
     regions: Sequence[Result], kind: Kind, data: Mapping[str, Any], place: FilePlace
 ) -> dict[FieldKey, int]:
-    """Count how many regions of a task quote each field of its data. Only fields that regions quote
-    are counted."""
+    """Count the regions of a task that quote each field of its data. Fields that no region quotes
+    are omitted."""
     n_quotes: dict[FieldKey, int] = {}
     for key, value in data.items():
         for reading in readings_of(value, kind):
             text = read_text(value, kind, reading)
             try:
                 spans = read_spans(regions, text, place)
-            except CorpusError:  # they are regions of another field
+            except CorpusError:  # the regions belong to another field
                 continue
             quoting_spans = [span for span in spans if words_of_quote(span)]
             n = sum(has_its_text(text.text, span) for span in quoting_spans)
@@ -232,10 +234,10 @@ def _count_quotes(
 def _find_fields(
     placed_records: PlacedRecords, evidence: Evidence, text_key: str | None
 ) -> list[Field]:
-    """Find the fields that have the texts: the field that the user has named, or each field that
-    regions quote. Empty: regions quote no field, so `_guess_field` decides for each task. If the
-    regions of an element quote two fields equally often, the file is refused."""
-    # The elements that show each field
+    """Find the fields with texts: the field specified by the user, or all fields that regions
+    quote. If no field is quoted, the list is empty and `_guess_field` is used for each task. Raises
+    an error if the regions of an element quote two fields equally often."""
+    # The elements that display each field.
     elements: dict[FieldKey, set[str | None]] = {}
     for element, n_quotes in evidence.quoted_fields.items():
         if not n_quotes:
@@ -249,7 +251,7 @@ def _find_fields(
             got = " and ".join(map(repr, keys))
             message = f"data: expected regions that quote one text, got {got}"
             raise first_place.refuse(f"{message}: set text_key to one of them")
-        # Of several readings of a field, the first is the most usual one.
+        # If a field has several readings, the first one is the most common.
         best_field = [*preferred_fields, *best_fields][0]
         elements.setdefault(best_field, set()).add(element)
 
@@ -262,10 +264,10 @@ def _find_fields(
 def _guess_field(
     data: Mapping[str, Any], evidence: Evidence, text_key: str | None, place: FilePlace
 ) -> Field:
-    """Find the field that has the text of a task, if no region quotes it. Its key is `text_key`, if
-    the user has set it, or "text", or the only key with a text. Its kind is the most frequent kind
-    among the regions of all tasks. If the data has no such text, or several texts are possible, the
-    task is refused."""
+    """Guess the text field of a task if no region quotes a field. Its key is `text_key` (if set by
+    the user), "text", or the only key with a text. Its kind is the most frequent kind of region in
+    all tasks. Raises an error if the data contains no such text, or if there are several
+    candidates."""
     region_kind = evidence.most_frequent_kind()
     kinds: list[Kind] = ["text", "dialogue"] if region_kind is None else [region_kind]
     keys_of_kind: dict[Kind, list[str]] = {}
@@ -292,7 +294,8 @@ def _guess_field(
 
 
 def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str | None]:
-    """The elements that show fields other than this one. An element without a name may show any."""
+    """Return the elements that display other fields. None, an element without a name, is excluded
+    because it may display any field."""
     elements: set[str | None] = set()
     for other_field in fields:
         if other_field != field:
@@ -301,7 +304,7 @@ def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str 
 
 
 class _TextReader:
-    """Reads a text of a task, and what people have annotated in it.
+    """Reads the annotations of a text in a task.
 
     text (StudioText): The text.
     """
@@ -315,8 +318,8 @@ class _TextReader:
         info: CorpusInfo,
     ) -> None:
         """Read the text of a field from the data of a task. `elements_of_others` are the elements
-        that show other texts, which are read as well. Data without a text in the field, or with
-        only its URL, is refused."""
+        that display other texts, which are read separately. Raises an error if the field contains
+        no text, or only a URL."""
         self._field = field
         self._elements_of_others = elements_of_others
         self._place = place
@@ -330,8 +333,8 @@ class _TextReader:
             self._check_guessed_text()
 
     def _check_guessed_text(self) -> None:
-        """Refuse a text that no region quotes if it is a URL or the name of a file, and report it
-        if it seems to be HTML."""
+        """Check a text that isn't quoted by any region. Raises an error if it is a URL or a file
+        name. If it looks like HTML, a problem is reported."""
         text = self.text.text
         if LOCATION.fullmatch(text):
             expected = f"expected a text under {self._field.key!r}"
@@ -342,12 +345,12 @@ class _TextReader:
             self._info.add_problem(LIKE_HTML, self._place, shown(text))
 
     def read(self, results: Sequence[Result]) -> Task:
-        """Read the annotation of the text by one person, from its results. A region that isn't a
-        part of the text is refused."""
+        """Read one person's annotation of the text from its results. Raises an error if a region
+        isn't part of the text."""
         regions: list[Result] = []
         unlabeled_regions: list[Result] = []
         has_unread_results = False
-        # An answer to a question about a region has the offsets and the id of the region.
+        # An answer to a question about a region has the offsets and the ID of the region.
         ids_of_marks = [result.get("id") for result in results if not _is_answer(result)]
         for result in results:
             element = element_of(result)
@@ -356,7 +359,7 @@ class _TextReader:
             is_answer = _is_answer(result)
             kind = kind_of_offsets(result) if is_answer else kind_of(result)
             if is_answer and (kind is None or result.get("id") in ids_of_marks):
-                continue  # It isn't about a part of the text, or about a region that is read.
+                continue  # it isn't about a part of the text, or its region is read separately
             elements = self._field.elements
             is_of_text = elements is None or element is None or element in elements
             if not is_of_text:
@@ -382,16 +385,16 @@ class _TextReader:
         return Task(text, spans, missing=tuple(missing))
 
     def _report(self, message: str, result: Result) -> None:
-        """Report a result that isn't read, with its type."""
+        """Report the type of a result that isn't read."""
         result_type = shown(result.get("type"))
         self._info.add_problem(message.format(result_type), self._place, shown(self.text.text))
 
 
 def _is_answer(result: Result) -> bool:
-    """Whether a result is an answer to a question, and marks nothing itself."""
+    """Check whether a result is only an answer to a question and doesn't mark any text."""
     return result.get("type") in ANSWER_TYPES
 
 
 def _with_any_label(region: Result) -> Result:
-    """Give a label to a region without labels, so that `read_spans` reads where it is."""
+    """Add a placeholder label to an unlabeled region, so that `read_spans` reads its offsets."""
     return {**region, "value": {**region["value"], "labels": ["?"]}}

@@ -1,10 +1,10 @@
-"""Find out what the columns of a file have: tokens, tags, parts of speech, or numbers of tokens.
+"""Infer which columns of a file contain tokens, tags, parts of speech, or token numbers.
 
-The user's options decide first, and then the file: names of columns, as in CoNLL-U Plus, or ten
-columns as in CoNLL-U. Otherwise the content decides. A column that counts the tokens of each
-sentence has no tokens. The last column has the tags, as in the CoNLL shared tasks, or a key of a
-column of keys and values: "name=B-PER|SpaceAfter=No". Readers report what was found, and other
-columns with tags.
+The user's options take precedence over column names, which a file may define, as in CoNLL-U Plus.
+Files with the ten columns of CoNLL-U are also recognized. In all other files, the columns are
+inferred from their content. A column that numbers the tokens of each sentence is skipped. Tags are
+in the last column, as in the CoNLL shared tasks, or in a column with keys and values, such as
+"name=B-PER|SpaceAfter=No". Readers report the columns that were read, and other columns with tags.
 """
 
 import re
@@ -19,21 +19,21 @@ from .files import CorpusError, FilePlace, shown
 from .schemes import NOT_ANNOTATED, PREFIXED
 
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-"""The names of the columns of CoNLL-U."""
+"""The column names of CoNLL-U."""
 
 NUMBER = re.compile(r"(\d{1,9})(?:([-.])\d{1,9})?")
-"""The number of a token or, in CoNLL-U, of a multiword token (1-2) or an empty node (1.1)."""
+"""Matches the number of a token or, in CoNLL-U, of a multiword token (1-2) or empty node (1.1)."""
 
 
 class Table(NamedTuple):
     """The fields of a column file.
 
-    fields (list[str]): The fields of all N rows, row after row. A row is a line with a token.
+    fields (list[str]): The fields of all N rows, row by row. A row is a line with a token.
     n_columns (int): The number of columns.
-    names (Sequence[str]): The names of the columns. Empty: the columns have no names.
+    names (Sequence[str]): The names of the columns. Empty if the columns aren't named.
     sent_start (Array1d): True for the first row of a sentence. Shape: (N,)
-    has_tabs (bool): Whether TABs separate columns.
-    place (FilePlace): The place of the first row.
+    has_tabs (bool): Whether columns are separated by tabs.
+    place (FilePlace): The location of the first row.
     """
 
     fields: list[str]
@@ -44,24 +44,24 @@ class Table(NamedTuple):
     place: FilePlace
 
     def column(self, index: int) -> list[str]:
-        """The fields of a column. `index` counts from 0."""
+        """Return the fields of a column. `index` starts at 0."""
         return self.fields[index :: self.n_columns]
 
     def name(self, index: int) -> str:
-        """The name of a column in messages. `index` counts from 0."""
+        """Return the name of a column for messages. `index` starts at 0."""
         name = f"column {index + 1}"
         return f"{name} ({self.names[index]})" if self.names else name
 
 
 class Columns(NamedTuple):
-    """The roles of the columns of a file. Columns are indices from 0.
+    """The roles of a file's columns. Indices start at 0.
 
-    token (int): The column of the tokens.
-    tag (int): The column of the tags.
-    key (str | None): The key before each tag, if the column has keys and values.
-    number (int | None): The column that numbers the tokens of a sentence. None: no column does.
-    pos (int | None): The column of the parts of speech. None: no column has them.
-    text (str): A description of these columns, for messages.
+    token (int): The token column.
+    tag (int): The tag column.
+    key (str | None): The key of the tags, if the tag column contains keys and values.
+    number (int | None): The column with token numbers, if any.
+    pos (int | None): The part-of-speech column, if any.
+    text (str): A description of the columns, for messages.
     """
 
     token: int
@@ -73,10 +73,10 @@ class Columns(NamedTuple):
 
 
 class TagColumn(NamedTuple):
-    """The column of the tags.
+    """The column that contains the tags.
 
-    column (int): The index of the column, from 0.
-    key (str | None): The key of the tags, if the column has keys and values.
+    column (int): The index of the column, starting at 0.
+    key (str | None): The key of the tags, if the column contains keys and values.
     """
 
     column: int
@@ -84,13 +84,13 @@ class TagColumn(NamedTuple):
 
 
 def find_columns(table: Table, options: ReadOptions) -> Columns:
-    """Find out what the columns of a file have.
+    """Infer which columns of a file contain tokens and tags.
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): Which column has what.
-    RAISES (CorpusError): If no column has tags, it isn't clear which column has tokens, or a column
-        that the user has set doesn't exist.
+    RETURNS (Columns): The columns and their description.
+    RAISES (CorpusError): If no column contains tags, the token column is ambiguous, or a column in
+        the options doesn't exist.
     """
     number = _find_numbers(table, is_token_column_set=options.token_column is not None)
     if number is not None and not table.names and table.has_tabs and table.n_columns == len(CONLLU):
@@ -119,20 +119,20 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
 
 def is_tag(field: str) -> bool:
-    """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
-    "_", which mean that annotation is missing."""
+    """Check whether a field may be an entity tag: O, a prefix and a label such as B-PER, or a tag
+    for missing annotation, "-" or "_"."""
     return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
 
 
 def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
-    """Find the column that numbers tokens: the column ID, or the first column if it counts. None:
-    no column does. If the first column has numbers, it has to be clear that they count tokens,
-    unless the user has set the column of the tokens."""
+    """Find the column that numbers the tokens: the ID column, or the first column if it contains
+    consecutive numbers. Returns None if there is no such column. Raises an error if the first
+    column contains other numbers, unless the user has set the token column."""
     if table.names:
         names = [name.upper() for name in table.names]
         return names.index("ID") if "ID" in names else None
     numbers = table.column(0)
-    # With two columns, the first has the tokens.
+    # If there are only two columns, the first one contains the tokens.
     if table.n_columns < 3 or not all(map(NUMBER.fullmatch, set(numbers))):
         return None
     if _are_token_numbers(numbers, table.sent_start):
@@ -145,19 +145,19 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
 
 
 def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
-    """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0.
-    Some sentence needs two tokens, so that this is certain. In CoNLL-U, the line of a multiword
-    token is before its first token, and the line of an empty node is after a token."""
+    """Check whether numbers count the tokens of each sentence or of the whole file, from 1 or 0.
+    This is only certain if at least one sentence has two tokens. In CoNLL-U, the line of a
+    multiword token precedes its first token, and the line of an empty node follows a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
-    last = first - 1  # the number of the last token
-    begins = False  # whether a sentence has begun, and has had no token yet
-    is_sure = False  # whether a sentence has had a second token
+    last = first - 1  # the number of the previous token
+    begins = False  # whether a sentence has begun that doesn't contain a token yet
+    is_sure = False  # whether any sentence has contained a second token
     for number, starts_sentence in zip(numbers, sent_start.tolist()):
         match = NUMBER.fullmatch(number)
         assert match is not None
         value = int(match[1])
         begins = begins or starts_sentence
-        if match[2] == ".":  # an empty node; one before the first token has the number 0.1
+        if match[2] == ".":  # an empty node (0.1 if it precedes the first token)
             if value != (0 if begins else last):
                 return False
             continue
@@ -171,9 +171,9 @@ def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
 
 
 def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> int:
-    """Find the column of the tokens: the user's choice (the option `token_column`), the column
-    FORM, or the first column other than `number`, which numbers tokens. A column that can't have
-    tokens is refused."""
+    """Find the token column: the option `token_column` (`choice`), the FORM column, or the first
+    column that doesn't contain the token numbers (`number`). Raises an error if the column can't
+    contain tokens."""
     if choice is not None:
         return _resolve(table, "token_column", choice)
     if table.names:
@@ -182,7 +182,7 @@ def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> 
             return names.index("FORM")
     token = 0 if number != 0 else 1
     words = table.column(token)
-    # A column with the same text on each line of a sentence has the names of docs or sentences.
+    # If all fields of a sentence are the same, the column contains names of docs or sentences.
     pairs = zip(words, words[1:], table.sent_start[1:].tolist())
     within = [word == other for word, other, starts_sentence in pairs if not starts_sentence]
     if table.n_columns > 2 and len(within) > 1 and all(within):
@@ -191,15 +191,15 @@ def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> 
 
 
 def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusError:
-    """Make the error for a column that may have no tokens."""
+    """Create the error for a column that doesn't seem to contain tokens."""
     got = ", ".join(map(shown, words[:3]))
     hint = "the setting `token_column` says which column has the tokens (the first is 1)"
     return table.place.refuse(f"{expected}, got {got}: {hint}")
 
 
 def _resolve(table: Table, option: str, choice: int | str) -> int:
-    """The index of a column that the user has given by its number or its name, as the value
-    `choice` of an option. An unknown column is refused."""
+    """Return the index of the column with the name or number in `choice`, the value of an option.
+    Raises an error if the column doesn't exist."""
     if isinstance(choice, str):
         names = [name.upper() for name in table.names]
         if choice.upper() in names:
@@ -222,9 +222,9 @@ def _find_tags(
     tag_columns: Sequence[int],
     choice: int | str | None,
 ) -> TagColumn:
-    """Find the column of the tags. The columns `token` and `number` have the tokens and their
-    numbers, and `tag_columns` have only tags. `choice` is the user's option `tag_column`. An
-    unknown column, or one without tags, is refused."""
+    """Find the tag column. `token` and `number` are the columns with tokens and token numbers,
+    `tag_columns` are columns that only contain tags, and `choice` is the option `tag_column`.
+    Raises an error if the column doesn't exist or contains no tags."""
     if choice is None:
         found = _guess_tags(table, token, number, tag_columns)
     else:
@@ -234,7 +234,7 @@ def _find_tags(
     if found.column == token:
         expected = "expected a column other than the token column (token_column)"
         raise table.place.refuse(f"tag_column: {expected}, got {choice or found.column + 1}")
-    # A file of two columns always has tags in the second.
+    # If there are only two columns, the second one always contains the tags.
     if table.n_columns > 2 and not _has_tags(table, found.column):
         expected = f"{table.name(found.column)}: expected entity tags"
         first_tag = table.column(found.column)[0]
@@ -246,9 +246,9 @@ def _find_tags(
 def _guess_tags(
     table: Table, token: int, number: int | None, tag_columns: Sequence[int]
 ) -> TagColumn:
-    """Find the column of the tags if the user hasn't chosen one: the last column or, if it has no
-    tags, a column with keys of tags, or the only column with tags of a file that names its columns.
-    For the parameters see `_find_tags`."""
+    """Infer the tag column if the option isn't set. If the last column contains no tags, use a
+    column with a key for tags or, if columns are named, the only column with tags. For the
+    parameters, see `_find_tags`."""
     last = table.n_columns - 1
     if last in tag_columns:
         return TagColumn(_find_outer_layer(table, token, number, tag_columns))
@@ -264,7 +264,7 @@ def _guess_tags(
 
 
 def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
-    """Find the column that the user has chosen: by its number, its name, or a key in it."""
+    """Find the tag column that the user has specified by number, name, or a key in it."""
     names = [name.upper() for name in table.names]
     if isinstance(choice, str) and choice.upper() not in names:
         for index in range(table.n_columns):
@@ -280,10 +280,10 @@ def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
 def _find_outer_layer(
     table: Table, token: int, number: int | None, tag_columns: Sequence[int]
 ) -> int:
-    """Find the column of the tags if the last column has tags. There may be several layers of the
-    same annotation, as in GermEval 2014. The first of them has the outer entities, which are the
-    most frequent. Layers have labels in common (tags of chunks have other labels), or they are all
-    columns after numbered tokens."""
+    """Find the column with the outer entities if the last column contains tags. Several columns may
+    be layers of the same annotation, as in GermEval 2014. The first layer contains the outer
+    entities, which are the most frequent. Columns are assumed to be layers if their labels overlap
+    (chunks have different labels), or if all columns after numbered tokens contain only tags."""
     layers = range(token + 1, table.n_columns)
     if number is not None and set(layers).issubset(tag_columns):
         return layers[0]
@@ -295,25 +295,28 @@ def _find_outer_layer(
 
 
 def _labels_of(table: Table, column: int) -> set[str]:
-    """The labels of the tags of a column."""
+    """Return the labels of all tags in a column."""
     matches = map(PREFIXED.fullmatch, set(table.column(column)))
     return {match["label"] for match in matches if match is not None}
 
 
 def _has_only_tags(table: Table, column: int) -> bool:
-    """Whether a column has entity tags and nothing else."""
+    """Check whether a column contains nothing but entity tags. If all of them stand for missing
+    annotation, the result is False."""
     fields = set(table.column(column))
     return all(map(is_tag, fields)) and not fields.issubset(NOT_ANNOTATED)
 
 
 def _has_tags(table: Table, column: int) -> bool:
-    """Whether a column has entity tags. "_" doesn't count: in CoNLL-U, it marks any empty field."""
+    """Check whether a column contains any entity tags. "_" isn't counted, because it marks empty
+    fields in CoNLL-U."""
     return any(is_tag(field) for field in set(table.column(column)) - {"_"})
 
 
 def _find_keys(table: Table, column: int) -> list[str]:
-    """Find the keys of a column of keys and values whose values are tags, in the order of their
-    first occurrence. Empty: no key has tags, or the column has other fields."""
+    """Find the keys whose values are all tags in a column with keys and values, in order of
+    occurrence. Returns an empty list if there are no such keys, or the column contains other
+    fields."""
     values: dict[str, set[str]] = defaultdict(set)
     for field in dict.fromkeys(table.column(column)):
         if field == "_":
@@ -332,11 +335,11 @@ def _find_keys(table: Table, column: int) -> list[str]:
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:
-    """The tags of a column of keys and values. Where the key is missing, the tag is "-", for
-    missing annotation.
+    """Extract the tags from a column with keys and values. If a field doesn't contain the key, its
+    tag is "-", for missing annotation.
 
     column (Sequence[str]): The fields of the column.
-    key (str): The key.
+    key (str): The key of the tags.
     """
     tag_of_field: dict[str, str] = {}
     for field in set(column):
@@ -349,7 +352,7 @@ def tags_of_key(column: Sequence[str], key: str) -> list[str]:
 
 
 def _hint_at_tags(table: Table, token: int) -> str:
-    """Name a column that has entity tags, for the error that the column of the tags has none."""
+    """Name a column that contains entity tags, for the error that the tag column contains none."""
     for column in range(table.n_columns):
         if column == token:
             continue
@@ -360,10 +363,10 @@ def _hint_at_tags(table: Table, token: int) -> str:
 
 
 def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:
-    """Find the column of the parts of speech: the column XPOS or UPOS or, if columns have no names,
-    the column after the tokens, as `spacy convert -c ner` does. After numbered tokens there may be
-    lemmas or other fields, so it must be the only column before the tags. None: this column is
-    missing, or it has tags with prefixes, such as the entity tags or chunks."""
+    """Find the part-of-speech column: XPOS or UPOS or, if columns aren't named, the column after
+    the tokens, as in `spacy convert -c ner`. If tokens are numbered, it must be the only column
+    between tokens and tags, because it could also contain lemmas. Returns None if there is no such
+    column, or if it contains tags with prefixes, such as entity or chunk tags."""
     if table.names:
         names = [name.upper() for name in table.names]
         for name in ("XPOS", "UPOS"):

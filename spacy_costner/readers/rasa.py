@@ -1,4 +1,4 @@
-"""Read Rasa's training data: examples of intents, with their entities.
+"""Read Rasa's training data: example texts for intents, with their entities.
 
     {"rasa_nlu_data": {"common_examples": [
         {"text": "to Oslo", "entities": [{"start": 3, "end": 7, "entity": "city"}]}]}}
@@ -9,8 +9,8 @@
         - to [Oslo](city)
         - to [the capital]{"entity": "city", "value": "Oslo"}
 
-The second form is YAML. The older Markdown has a line "## intent:go" above the same examples. An
-example has all its entities.
+The second form is YAML. In the older Markdown format, the same examples follow a line such as
+"## intent:go". All entities of an example are annotated.
 """
 
 import json
@@ -36,17 +36,17 @@ SECTION = re.compile(r"## *(\w+):")
 EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
 
 ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
-"""Matches an entity of an example. The groups are its text; its label, without the value that may
-follow it; or an object with the label."""
+"""Matches an entity in an example. The groups are its text, its label (without an optional value),
+and an object that contains the label."""
 
 
 def is_rasa(record: Any) -> bool:
-    """Whether the first record of a JSON file is Rasa's data."""
+    """Check whether the first record of a JSON file is Rasa's training data."""
     return isinstance(record, dict) and isinstance(record.get(DATA_KEY), dict)
 
 
 def is_rasa_text(path: Path) -> bool:
-    """Whether a file is Rasa's YAML or Markdown."""
+    """Check whether a file is Rasa's YAML or Markdown."""
     if path.suffix in YAML_SUFFIXES:
         return NLU.search(read_head(path)) is not None
     return path.suffix == MARKDOWN_SUFFIX and INTENT.search(read_head(path)) is not None
@@ -56,8 +56,8 @@ def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
     """Read the examples of a JSON file.
 
     records (Values): The records of the file.
-    YIELDS (AnnotatedTask): Each example.
-    RAISES (CorpusError): If a record isn't Rasa's data, or an example has no text.
+    YIELDS (AnnotatedTask): The examples.
+    RAISES (CorpusError): If a record isn't Rasa's training data, or an example can't be read.
     """
     for place, record in records:
         if not is_rasa(record):
@@ -71,8 +71,8 @@ def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def _read_example(example: Any, place: FilePlace) -> Task:
-    """Read a JSON example. The value of an entity may be a synonym, so it isn't compared with its
-    text."""
+    """Read a JSON example. The value of an entity isn't compared with its text, because it may be a
+    synonym."""
     if not isinstance(example, dict) or not isinstance(example.get("text"), str):
         raise place.refuse(f"expected an example with a text, got {shown(example)}")
     entities = example.get("entities", [])
@@ -84,17 +84,17 @@ def _read_example(example: Any, place: FilePlace) -> Task:
 
 
 def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
-    """Read the examples of a file of YAML or Markdown.
+    """Read the examples of a YAML or Markdown file.
 
     path (Path): The YAML or Markdown file.
-    YIELDS (AnnotatedTask): Each example.
-    RAISES (CorpusError): If it isn't of this form.
+    YIELDS (AnnotatedTask): The examples.
+    RAISES (CorpusError): If the file can't be read.
     """
     lines = read_text(path).split("\n")
     texts = _yaml_examples(path) if path.suffix in YAML_SUFFIXES else _markdown_examples(lines)
     number = 1
     for text in texts:
-        # YAML has no line numbers. The example is on one of the next lines that have its text.
+        # The YAML parser provides no line numbers, so search the next lines for the text.
         with suppress(StopIteration):
             number = next(i for i in range(number, len(lines) + 1) if text in lines[i - 1])
         place = FilePlace(path, number)
@@ -102,7 +102,7 @@ def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
 
 
 def _yaml_examples(path: Path) -> Iterator[str]:
-    """Find the text of each example of an intent in YAML."""
+    """Yield the text of each intent's examples in YAML, with markup."""
     begin = FilePlace(path, number=1)
     try:
         data = srsly.yaml_loads(read_text(path))
@@ -128,7 +128,7 @@ def _yaml_examples(path: Path) -> Iterator[str]:
 
 
 def _markdown_examples(lines: list[str]) -> Iterator[str]:
-    """Find the text of each example of an intent in Markdown."""
+    """Yield the text of each intent's examples in Markdown, with markup."""
     section = ""
     for line in lines:
         match = SECTION.match(line)
@@ -139,7 +139,7 @@ def _markdown_examples(lines: list[str]) -> Iterator[str]:
 
 
 def _marked_lines(lines: list[str]) -> Iterator[str]:
-    """The text of each line that begins with "-"."""
+    """Yield the text of each list item: a line that begins with "-", "*" or "+"."""
     for line in lines:
         match = EXAMPLE.fullmatch(line)
         if match is not None:
@@ -147,10 +147,10 @@ def _marked_lines(lines: list[str]) -> Iterator[str]:
 
 
 def _read_marked(marked: str, place: FilePlace) -> Task:
-    """Read a text in which entities are marked."""
+    """Create a task from a text in which entities are marked up."""
     text = ""
     json_spans: list[list[Any]] = []
-    end = 0  # of the last entity
+    end = 0  # the end of the last entity
     for match in ENTITY.finditer(marked):
         text += marked[end : match.start()]
         entity_text, label, json_entity = match.groups()

@@ -1,7 +1,7 @@
-"""Read raw text, from files, from folders that have other files, too, and from standard input.
+"""Read raw text from files, from folders that may contain other files, and from standard input.
 
-There may be more text than fits in memory. So docs are made one after another, a function reads
-each of them, and no doc is kept.
+The text may not fit in memory, so docs are created one at a time, passed to a function, and not
+stored.
 """
 
 import sys
@@ -31,26 +31,24 @@ STANDARD_INPUT_NAME = Path("standard input")
 """The name of standard input in error messages."""
 
 MAX_LENGTH = 50_000
-"""The maximum number of characters that become one doc. spaCy refuses texts of more than a
-million."""
+"""The maximum number of characters per doc. (spaCy's limit is a million.)"""
 
 MAX_STRINGS = 1_000_000
-"""The number of strings that the vocab of a pipeline may have before it is made again. With the
-tokenizer they take about 200 MB."""
+"""The maximum number of strings in the vocab of a pipeline before the pipeline is created again.
+Together with the tokenizer's cache, they use about 200 MB."""
 
 MAX_CACHED = 1_000_000
-"""The number of strings between blanks whose tokens the tokenizer may cache. spaCy's default of
-10,000 is too low for large texts: the tokenizer would split most of their other strings again each
-time."""
+"""The maximum number of whitespace-separated strings that the tokenizer caches. spaCy's default of
+10,000 is too small for large texts, because most other strings would be tokenized repeatedly."""
 
 ResultT = TypeVar("ResultT")
 
 
 class RawFiles(NamedTuple):
-    """The files of raw text under the paths that a user has given.
+    """The files with raw text under the paths that a user has specified.
 
-    paths (list[Path]): The files to read. The folder of a dataset counts as one file.
-    skipped (list[Path]): The files of folders that aren't read. Hidden files are not listed.
+    paths (list[Path]): The files to read. The folder of a dataset counts as a single file.
+    skipped (list[Path]): The files in folders that aren't read, except hidden files.
     """
 
     paths: list[Path]
@@ -58,13 +56,13 @@ class RawFiles(NamedTuple):
 
 
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
-    """List the files of raw text. In a folder, files that can't be text, or are about the corpus,
-    are skipped. Any other path is listed as it is: if it can't be text, or nothing is there,
-    reading it raises an error.
+    """List the files with raw text. In folders, files that can't be text or that describe the
+    corpus are skipped. All other paths are listed without a check. If such a path doesn't exist or
+    isn't text, an error is raised when it is read.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
     RETURNS (RawFiles): The files to read, and the skipped files.
-    RAISES (CorpusError): If a folder has no text.
+    RAISES (CorpusError): If a folder contains no text.
     """
     files = RawFiles(paths=[], skipped=[])
     for path in paths:
@@ -73,8 +71,8 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
             continue
         readable: list[Path] = []
         for file in corpus_files(path):
-            # These are read as a corpus, and their first bytes don't matter. A folder in this list
-            # is a dataset, a .spacy file isn't text, and a file of brat's annotation may be empty.
+            # Datasets (which are folders), .spacy files and brat's annotation files are read as
+            # corpora, so their first bytes aren't checked.
             is_corpus = file.is_dir() or file.suffix in (".spacy", BRAT_ANNOTATION)
             if is_corpus or can_be_text(file):
                 readable.append(file)
@@ -86,14 +84,14 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """List the files of a folder, and of the folders within it, that aren't `readable`: the files
-    and datasets that are read. Hidden files are not listed."""
+    """List the files in a folder and its subfolders that aren't read. `readable` are the files and
+    datasets that are read. Hidden files are omitted."""
     read_paths = {*readable}
     skipped: list[Path] = []
     for path in sorted(folder.rglob("*")):
         names = path.relative_to(folder).parts
         is_hidden = any(name.startswith(".") for name in names)
-        # The file itself is read, or it is in the folder of a dataset that is.
+        # Check the file itself and its folders, which may be a dataset that is read.
         is_read = not read_paths.isdisjoint([path, *path.parents])
         if is_text_of_brat(path):  # it is read together with its annotation
             is_read = path.with_suffix(BRAT_ANNOTATION) in read_paths
@@ -103,23 +101,23 @@ def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
 
 
 def can_be_text(path: Path) -> bool:
-    """Whether the first bytes of a file are UTF-8 text, and not only whitespace."""
+    """Check whether the first bytes of a file are UTF-8 text and contain more than whitespace."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     text = head.removeprefix(BOM).decode("utf8", "replace")
     if len(head) == HEAD:
-        text = text[:-1]  # the last character may be cut in two
-    replacement = "\ufffd"  # `decode` writes it instead of bytes that aren't UTF-8
+        text = text[:-1]  # the last character may be incomplete
+    replacement = "\ufffd"  # inserted by `decode` for bytes that aren't valid UTF-8
     return bool(text.strip()) and "\0" not in text and replacement not in text
 
 
 class BoundedPipeline:
-    """A pipeline that is made again when its vocab has many strings, so that memory doesn't grow
-    with the text. Until then, the vocab and the tokenizer cache the words that they have seen,
-    which makes them fast. (In spaCy's `memory_zone` the tokenizer doesn't cache words, and takes
-    three times as long.)
+    """A pipeline that is created again if its vocab contains too many strings, to limit memory
+    usage. Until then, the vocab and the tokenizer cache the words of the text, which makes them
+    fast. (spaCy's `memory_zone` isn't used because the tokenizer doesn't cache words there, which
+    takes three times as long.)
 
-    make_pipeline (Callable[[], Language]): Makes the pipeline.
+    make_pipeline (Callable[[], Language]): Creates the pipeline.
     """
 
     def __init__(self, make_pipeline: Callable[[], Language]) -> None:
@@ -128,13 +126,13 @@ class BoundedPipeline:
 
     @property
     def nlp(self) -> Language:
-        """The pipeline. Read this property again for each text: it may be a new pipeline."""
+        """The current pipeline. Get it again for each text, because it may have been replaced."""
         if len(self._nlp.vocab.strings) > MAX_STRINGS:
             self._nlp = self._make_nlp()
         return self._nlp
 
     def _make_nlp(self) -> Language:
-        """Make the pipeline, with a large cache if its tokenizer has one."""
+        """Create the pipeline. If its tokenizer has a cache, the size of the cache is increased."""
         nlp = self._make_pipeline()
         if hasattr(nlp.tokenizer, "max_cache_size"):
             nlp.tokenizer.max_cache_size = MAX_CACHED
@@ -147,18 +145,18 @@ def map_docs(
     path: Path,
     options: ReadOptions = DEFAULTS,
 ) -> Iterator[ResultT]:
-    """Call a function with each doc of a file of raw text, and yield what it returns. The function
-    should not keep the doc, so that memory doesn't grow with the text.
+    """Apply a function to each doc of a file with raw text. To limit memory usage, the function
+    should not store the doc.
 
-    function (Callable[[Doc], ResultT]): Called with each doc.
-    pipeline (BoundedPipeline): The pipeline. Its tokenizer is used for texts without tokens.
-    path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
-        a long line several: see `cut_line`.
-    options (ReadOptions): How to read a corpus, where there are several ways.
-    YIELDS (ResultT): What the function returns for each doc.
-    RAISES (CorpusError): If the file can't be read; the message names it and, if there are lines,
-        the line.
-    RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
+    function (Callable[[Doc], ResultT]): The function that is called with each doc.
+    pipeline (BoundedPipeline): The pipeline, which provides the tokenizer for texts without tokens.
+    path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc. Long
+        lines are split into several docs: see `cut_line`.
+    options (ReadOptions): Options for reading a corpus.
+    YIELDS (ResultT): The result of the function for each doc.
+    RAISES (CorpusError): If the file can't be read. The message contains the file and, if
+        available, the line.
+    RAISES (ImportError): If the path is a dataset, and `datasets` isn't installed.
     """
     if path == STANDARD_INPUT:
         texts = _read_lines(sys.stdin.buffer, STANDARD_INPUT_NAME)
@@ -172,9 +170,9 @@ def map_docs(
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
-    """Yield the lines of an open file, without whitespace at their ends, if anything is left. A
-    long line is yielded in several parts. A line that isn't UTF-8, or has a null character, is
-    refused: `path` is the name of the file in errors."""
+    """Yield the non-empty lines of an open file, without leading and trailing whitespace. A long
+    line is split into several parts. Raises an error if a line isn't UTF-8 or contains a null
+    character. `path` is the name of the file in error messages."""
     for number, line in enumerate(file, start=1):
         place = FilePlace(path, number)
         if number == 1:
@@ -186,21 +184,20 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
             raise place.refuse(message) from None
         if "\0" in text:
             raise place.refuse("expected UTF-8 text, got a null character")
-        # On the old Macintosh lines ended with "\r": such a file is a single line so far.
+        # Classic Mac OS ended lines with "\r". Such a file has been read as a single line so far.
         for part in text.split("\r"):
             if part.strip():
                 yield from cut_line(part.strip())
 
 
 def cut_line(line: str) -> Iterator[str]:
-    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks, if there
-    are any."""
+    """Split a long line into parts of at most `MAX_LENGTH` characters, at spaces if possible."""
     start = 0
     while len(line) - start > MAX_LENGTH:
-        # Cut at the last blank that fits. The next part begins with it, so it doesn't count there.
+        # Split before the last space that fits. The search excludes the leading space of this part.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
-            end = start + MAX_LENGTH  # without a blank
+            end = start + MAX_LENGTH  # there is no space to split at
         yield line[start:end]
         start = end
     yield line[start:]

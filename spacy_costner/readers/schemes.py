@@ -1,17 +1,17 @@
-"""Find the entities of tags, in any scheme.
+"""Decode tags of any scheme into entities.
 
-A tag of an entity consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
-says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S). The
-prefix may also follow the label (PER-B), and in IO without prefixes the tag is the label.
+An entity tag consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
+marks the first token (B, U, S), and *closes* it if it marks the last token (L, E, U, S). The prefix
+may also follow the label (PER-B). In IO without prefixes, the tag is the label.
 
-`find_scheme` finds the scheme of the tags of a corpus. It looks at all tags: a label may look like
-a prefix and a label (E-MAIL), so E or S is read as a prefix only if other tags of the corpus
-confirm it. Tags that fit no scheme, or several schemes, are refused.
+`find_scheme` infers the scheme from all tags of a corpus. A label may look like a prefix and a
+label (E-MAIL), so letters such as E and S are only read as prefixes if other tags of the corpus
+confirm it. If tags match no scheme, or the scheme is ambiguous, an error is raised.
 
-`decode_tags` finds the entities. An entity begins at a token whose tag opens one, where the label
+`decode_tags` decodes the entities. An entity begins at a token whose tag opens one, where the label
 changes, and after a tag that closes one. These are the rules of conlleval (Tjong Kim Sang & De
-Meulder, 2003), and they are right for every scheme. Tags that the scheme doesn't allow are called
-*irregular*: they are read by the same rules, and reported.
+Meulder, 2003), which are correct for every scheme. Tags that are invalid in the scheme are called
+*irregular*. They are decoded by the same rules and reported.
 """
 
 import re
@@ -26,20 +26,20 @@ from ..annotation.iob import BEGIN, INSIDE, MISSING, OUTSIDE
 from .files import CorpusError, FilePlace, shown
 
 NOT_ANNOTATED = frozenset(["-", "_"])
-"""Tags of tokens that nobody has annotated."""
+"""Tags of tokens that weren't annotated."""
 
 PREFIXES = frozenset("BILUES")
-"""The prefixes that can't be labels. (M is the prefix of one scheme, and may be a label.)"""
+"""Prefixes that can't be labels. M is a prefix in BMES, but may also be a label."""
 
 PREFIXED = re.compile(r"(?P<prefix>[BILUESM])(?P<separator>[-_])(?P<label>.+)")
-"""Matches a tag of an entity."""
+"""Matches an entity tag whose prefix comes first, such as B-PER."""
 
 SUFFIXED = re.compile(r"(?P<label>.+)(?P<separator>[-_])(?P<prefix>[BILUESM])")
-"""Matches a tag of an entity whose prefix follows the label."""
+"""Matches an entity tag whose prefix follows the label, such as PER-B."""
 
 LIKE_PREFIXED = re.compile(r"(?P<prefix>[BILUESM])[-_.:/|](?P<label>.+)")
 LIKE_SUFFIXED = re.compile(r"(?P<label>.+)[-_.:/|](?P<prefix>[BILUESM])")
-"""Match a tag in upper case that looks like one with a prefix, but may be of no scheme."""
+"""Match an uppercase tag that looks like a prefix and a label, with any common separator."""
 
 OPENING = frozenset("BUS")
 """The prefixes that open an entity."""
@@ -48,10 +48,10 @@ CLOSING = frozenset("LEUS")
 """The prefixes that close an entity."""
 
 IO_WITHOUT_PREFIXES = "IO without prefixes"
-"""The name of the scheme in which the tag of an entity is its label alone."""
+"""The name of the scheme in which an entity tag is just the label."""
 
 EXCLUDED_PREFIXES = [("E", "LU"), ("S", "LU"), ("M", "ILU")]
-"""Prefixes, each with the prefixes that no scheme has together with it."""
+"""Incompatible prefixes: no scheme combines the first one with any of the others."""
 
 PREFIXES_OF_SCHEME = {
     "IO": "I",
@@ -62,13 +62,13 @@ PREFIXES_OF_SCHEME = {
     "IOBES": "BIES",
     "BMES": "BMES",
 }
-"""The prefixes of each scheme that has prefixes."""
+"""The prefixes of each scheme, except IO without prefixes."""
 
 SUFFIX = "-suffix"
-"""The end of the name of a scheme whose prefixes follow the label, such as "IOB2-suffix"."""
+"""The suffix of scheme names such as "IOB2-suffix", in which prefixes follow the label."""
 
 LABELS = "labels"
-"""A short name of `IO_WITHOUT_PREFIXES`, for the setting."""
+"""A short name of `IO_WITHOUT_PREFIXES` for the setting `scheme`."""
 
 OTHER_NAMES = {
     "BIO": "IOB2",
@@ -83,27 +83,27 @@ OTHER_NAMES = {
     "BMESO": "BMES",
     "BMEOS": "BMES",
 }
-"""Other names of schemes, which the setting may have, too."""
+"""Alternative names of schemes that the setting `scheme` also accepts."""
 
 SCHEME_NAMES = f"{', '.join(PREFIXES_OF_SCHEME)}, one of these with {SUFFIX}, or {LABELS}"
-"""The values of the setting `scheme`, for messages."""
+"""The values of the setting `scheme`, for error messages."""
 
 HINT = f"the setting `scheme` says how tags are read ({SCHEME_NAMES})"
-"""The end of a message about tags that can't be read."""
+"""The end of error messages about tags that can't be read."""
 
 
 class SplitTag(NamedTuple):
-    """The prefix and the label of the tag of an entity. In IO without prefixes the prefix is ""."""
+    """The prefix and label of an entity tag. In IO without prefixes, the prefix is empty."""
 
     prefix: str
     label: str
 
 
 class TagScheme(NamedTuple):
-    """How the tags of a corpus are read.
+    """The tag scheme of a corpus.
 
-    name (str): The name of the scheme; "" if there are no entities.
-    split_tags (Mapping[str, SplitTag]): The prefix and the label of each tag of an entity.
+    name (str): The name of the scheme, or "" if there are no entities.
+    split_tags (Mapping[str, SplitTag]): The prefix and label of each entity tag.
     """
 
     name: str
@@ -111,12 +111,12 @@ class TagScheme(NamedTuple):
 
 
 class DecodedTags(NamedTuple):
-    """The entities of N tokens, from their tags.
+    """The entities of N tokens, decoded from their tags.
 
-    iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
-    label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)
+    iob (Ints1d): spaCy's ENT_IOB value of each token. Shape: (N,)
+    label (Ints1d): The index of each token's label in `labels`, or -1 if it has none. Shape: (N,)
     labels (list[str]): The labels.
-    irregular (Ints1d): The indices of the tokens whose tags the scheme doesn't allow.
+    irregular (Ints1d): The indices of tokens whose tags are invalid in the scheme.
     """
 
     iob: Ints1d
@@ -126,12 +126,12 @@ class DecodedTags(NamedTuple):
 
 
 class TokenTags(NamedTuple):
-    """The meaning of the tags of N tokens. Shapes: (N,)
+    """The parsed tags of N tokens. All arrays have the shape (N,).
 
-    label (Ints1d): The label of the tag, as an index; -1 for none.
-    opens (Array1d): True if its prefix opens an entity.
-    closes (Array1d): True if its prefix closes an entity.
-    is_missing (Array1d): True if annotation is missing.
+    label (Ints1d): The index of each tag's label, or -1 if it has none.
+    opens (Array1d): True if the tag's prefix opens an entity.
+    closes (Array1d): True if the tag's prefix closes an entity.
+    is_missing (Array1d): True if the token wasn't annotated.
     """
 
     label: Ints1d
@@ -141,11 +141,11 @@ class TokenTags(NamedTuple):
 
 
 class TagCounts:
-    """The tags of a corpus: where each occurs first, and how often tags follow each other.
+    """The tags of a corpus, with the first occurrence of each tag and the counts of tag pairs.
 
-    places (dict[str, FilePlace]): The place of the first token with each tag.
-    pairs (Counter[tuple[str, str]]): How often a tag (second) follows another (first). For the
-        first token of a sentence the first one is "".
+    places (dict[str, FilePlace]): The location of the first token with each tag.
+    pairs (Counter[tuple[str, str]]): The number of times each pair of tags occurs at consecutive
+        tokens. At the start of a sentence, the first tag of the pair is "".
     """
 
     def __init__(self) -> None:
@@ -155,13 +155,13 @@ class TagCounts:
     def add(
         self, tags: Sequence[str], sent_start: Array1d, place_of: Callable[[int], FilePlace]
     ) -> None:
-        """Count the tags of a file.
+        """Add the tags of a file to the counts.
 
-        tags (Sequence[str]): The tag of each token, at least one.
+        tags (Sequence[str]): The tag of each token. Must not be empty.
         sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-        place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
+        place_of (Callable[[int], FilePlace]): Returns the location of the token at an index.
         """
-        # The K distinct tags, after the empty one that precedes a sentence.
+        # The K distinct tags, preceded by the empty tag before each sentence.
         tag_set = ["", *dict.fromkeys(tags)]
         id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
         tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
@@ -171,23 +171,23 @@ class TagCounts:
 
         ids_before = numpy.zeros_like(tag_ids)  # (N,)
         ids_before[1:] = numpy.where(sent_start[1:], 0, tag_ids[:-1])
-        # A pair of tags is one number: its row and its column in a table of K + 1 tags.
+        # Encode each pair of tags as a single number: row times K + 1, plus column.
         pair_ids, counts = numpy.unique(ids_before * len(tag_set) + tag_ids, return_counts=True)
         for pair_id, count in zip(pair_ids.tolist(), counts.tolist()):
             before, tag_id = divmod(pair_id, len(tag_set))
             self.pairs[tag_set[before], tag_set[tag_id]] += count
 
     def refuse(self, tag: str, message: str) -> CorpusError:
-        """Make an error at the first place of a tag. The caller raises it."""
+        """Create an error at the first occurrence of a tag. The caller raises it."""
         return self.places[tag].refuse(message)
 
 
 def check_scheme(name: str) -> str:
-    """Find the scheme that a user has named. Upper and lower case are the same.
+    """Return the canonical name of a scheme. Case is ignored.
 
-    name (str): The name, or another name of the scheme, such as BIO.
-    RETURNS (str): Its name as readers report it, such as "IOB2".
-    RAISES (ValueError): If there is no such scheme.
+    name (str): The name of the scheme, or an alternative name such as "BIO".
+    RETURNS (str): The name that readers report, such as "IOB2".
+    RAISES (ValueError): If there is no scheme of this name.
     """
     if name.lower() in (LABELS, IO_WITHOUT_PREFIXES.lower()):
         return IO_WITHOUT_PREFIXES
@@ -200,14 +200,14 @@ def check_scheme(name: str) -> str:
 
 
 def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
-    """Find out how the tags of a corpus are read.
+    """Find the tag scheme of a corpus.
 
     counts (TagCounts): All tags of the corpus.
-    name (str | None): The scheme that the user has named: see `check_scheme`. None: it is found
-        from the tags.
-    RETURNS (TagScheme): The scheme, with the prefix and the label of each tag.
-    RAISES (CorpusError): If something isn't a tag of this scheme, no scheme has all of the tags, or
-        several schemes have them.
+    name (str | None): The canonical name of the scheme: see `check_scheme`. If None, the scheme is
+        inferred from the tags.
+    RETURNS (TagScheme): The scheme, with the prefix and label of each tag.
+    RAISES (CorpusError): If a tag isn't part of the named scheme, if no scheme contains all tags,
+        or if the scheme is ambiguous.
     """
     tags = [tag for tag in counts.places if tag != "O" and tag not in NOT_ANNOTATED]
     if name is not None:
@@ -229,19 +229,19 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
             return TagScheme(_name_scheme(counts, split_tags) + suffix, split_tags)
         refusals.append(refusal)
     if refusals:
-        # If tags may have prefixes or suffixes, prefixes are more common.
+        # If the tags could have either prefixes or suffixes, report the more common prefixes.
         raise refusals[0]
     _check_labels(counts, tags)
     return TagScheme(IO_WITHOUT_PREFIXES, _as_labels(tags))
 
 
 def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> DecodedTags:
-    """Find the entities of tags.
+    """Decode tags into entities.
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    scheme (TagScheme): The scheme of the tags.
-    RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
+    scheme (TagScheme): The tag scheme.
+    RETURNS (DecodedTags): The entities, and the tokens whose tags are invalid in the scheme.
     """
     tag_set = list(dict.fromkeys(tags))  # the K distinct tags
     id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
@@ -268,10 +268,10 @@ def _look_up(
     split_tags: Mapping[str, SplitTag],
     labels: Sequence[str],
 ) -> TokenTags:
-    """Find out what the tag of each token says. `tag_set` has the K distinct tags, `tag_ids` the
-    index of each token's tag in it, (N,), and `split_tags` the prefix and the label of each tag of
-    an entity."""
-    # First for each distinct tag. Shapes: (K,)
+    """Look up the meaning of each token's tag. `tag_set` contains the K distinct tags, `tag_ids`
+    the index of each token's tag in `tag_set`, (N,), and `split_tags` the prefix and label of each
+    entity tag."""
+    # The values for each distinct tag. Shapes: (K,)
     id_of_label = {label: i for i, label in enumerate(labels)}
     label_of_tag = numpy.full(len(tag_set), -1)
     tag_opens = numpy.zeros(len(tag_set), dtype=bool)
@@ -284,7 +284,7 @@ def _look_up(
             label_of_tag[i] = id_of_label[label]
             tag_opens[i] = prefix in OPENING
             tag_closes[i] = prefix in CLOSING
-    # Then for each token. Shapes: (N,)
+    # The values for each token. Shapes: (N,)
     return TokenTags(
         label=label_of_tag[tag_ids],
         opens=tag_opens[tag_ids],
@@ -294,16 +294,15 @@ def _look_up(
 
 
 def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, Array1d]:
-    """Find the first tokens of entities by the rules of conlleval.
+    """Find the first tokens of entities by conlleval's rules.
 
-    Returns two masks. The first is true for tokens that may continue the entity of the previous
-    token: that token has the same label, and is in the same sentence. The second is true for the
-    first tokens of entities. All arrays have the shape (N,).
+    Returns two masks. The first is True for tokens that may continue the previous token's entity,
+    because both have the same label and are in the same sentence. The second is True for the first
+    tokens of entities. All arrays have the shape (N,).
     """
     label = token_tags.label
     is_entity = label >= 0
-    # In these lines, [1:] are the tokens after the first, and [:-1] are the tokens before each of
-    # them.
+    # Below, [1:] selects all tokens except the first one, and [:-1] the token before each of them.
     follows_label = numpy.zeros(len(label), dtype=bool)
     follows_label[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
     begins = is_entity & (token_tags.opens | ~follows_label)
@@ -317,8 +316,8 @@ def _as_labels(tags: Collection[str]) -> dict[str, SplitTag]:
 
 
 def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTag]:
-    """Split tags into prefix and label by `PREFIXED` or `SUFFIXED`. Tags that the pattern doesn't
-    match are left out."""
+    """Split tags into prefix and label by `PREFIXED` or `SUFFIXED`. Tags that don't match the
+    pattern are omitted."""
     split_tags: dict[str, SplitTag] = {}
     for tag in tags:
         match = pattern.fullmatch(tag)
@@ -328,15 +327,15 @@ def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTa
 
 
 def _are_labels(split_tags: Mapping[str, SplitTag], pattern: re.Pattern[str]) -> bool:
-    """Whether the last letters of tags are parts of the labels, as in SIZE-S and SIZE-L: they
-    aren't prefixes if no tag ends with B or I."""
+    """Check whether the last letters of tags belong to the labels, as in SIZE-S and SIZE-L. They
+    only count as prefixes if one of them is B or I."""
     if pattern is not SUFFIXED:
         return False
     return not any(split_tag.prefix in "BI" for split_tag in split_tags.values())
 
 
 def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagScheme:
-    """Split the entity tags by the prefixes of the scheme that the user has named: see
+    """Split entity tags by the prefixes of the scheme that the user has specified: see
     `find_scheme`."""
     if name == IO_WITHOUT_PREFIXES:
         return TagScheme(name, _as_labels(tags))
@@ -357,9 +356,9 @@ def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagSche
 def _find_contradiction(
     counts: TagCounts, tags: Sequence[str], pattern: re.Pattern[str]
 ) -> CorpusError | None:
-    """Find out why the entity tags may not be of one scheme, though the pattern matches all of
-    them. Returns the error, for the caller to raise. None: the tags are of one scheme."""
-    tag_of_separator: dict[str, str] = {}  # an example of a tag with each separator
+    """Find a reason to doubt that the entity tags belong to one scheme, although they all match the
+    pattern. Returns an error for the caller to raise, or None if the tags belong to one scheme."""
+    tag_of_separator: dict[str, str] = {}  # an example of a tag for each separator
     tag_of_prefix: dict[str, str] = {}
     prefixes_of_label: dict[str, set[str]] = defaultdict(set)
     for tag in tags:
@@ -384,7 +383,7 @@ def _find_contradiction(
         assert match is not None
         prefix = match["prefix"]
         label = match["label"]
-        # In B-B-PER, the label would be the tag B-PER.
+        # In B-B-PER, for example, the label would be the tag B-PER.
         is_label_a_tag = PREFIXED.fullmatch(label) and prefixes_of_label[label] == {label[0]}
         if label == "O" or is_label_a_tag:
             got = f"got {shown(tag)}, whose label would be the tag {shown(label)}"
@@ -400,8 +399,8 @@ def _find_contradiction(
 
 
 def _find_excluded_prefixes(tag_of_prefix: Mapping[str, str]) -> tuple[str, str] | None:
-    """Find two tags whose prefixes no scheme has together. `tag_of_prefix` has a tag with each
-    prefix. None: there are no such tags."""
+    """Find two tags with prefixes that no scheme combines. `tag_of_prefix` maps each prefix to a
+    tag. Returns None if there are no such tags."""
     for prefix, others in EXCLUDED_PREFIXES:
         for other in others:
             if prefix in tag_of_prefix and other in tag_of_prefix:
@@ -412,13 +411,14 @@ def _find_excluded_prefixes(tag_of_prefix: Mapping[str, str]) -> tuple[str, str]
 def _confirm_prefixes(
     prefixes: Collection[str], prefixes_of_label: Mapping[str, Collection[str]]
 ) -> Callable[[str, str], bool]:
-    """Make a function that takes a prefix and a label, and returns whether other tags confirm that
-    the prefix is one. Otherwise the tag may be a label as a whole, such as E-MAIL. `prefixes` are
-    the prefixes of all tags.
+    """Return a function that checks, for a prefix and a label, whether other tags confirm the
+    prefix. An unconfirmed prefix may be part of the label, as in E-MAIL. `prefixes` are the
+    prefixes of all tags.
 
-    B, I and U are always read as prefixes. E, S and M are confirmed if some label has B and E, and
-    E only if its own label has B, I or M, too. (L is the E of BILUO.) Without B, the only scheme
-    with E is IOE, in which some label has I and E.
+    B, I and U are always read as prefixes. S and M are confirmed if any label occurs with B and E.
+    For E, its own label must also occur with B, I or M. For L (the E of BILUO), only this second
+    condition applies. Without B, the only scheme with E is IOE, so E is confirmed if any label
+    occurs with I and E.
     """
     some_has_b_and_e = any(
         {"B", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
@@ -441,16 +441,16 @@ def _confirm_prefixes(
 
 
 def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
-    """Check that the entity tags, some of which have no prefix, can be labels. Tags that look like
-    the tags of a scheme, or of something other than entities, are refused."""
+    """Check that the entity tags, some of which have no prefix, can be labels. Raises an error if
+    they look like the tags of a scheme, or like a column that doesn't annotate entities."""
     split_tags = _split(tags, PREFIXED)
     without_prefix = next(tag for tag in tags if tag not in split_tags)
     for tag, split_tag in split_tags.items():
         if split_tag.prefix in "BI":
             expected = f"expected a tag such as {tag!r}"
             raise counts.refuse(without_prefix, f"{expected}, got {shown(without_prefix)}: {HINT}")
-    # Any column of words could be tags of IO without prefixes. Without an O, they are read as
-    # something else, such as parts of speech.
+    # Any column of words could contain labels without prefixes. If there is no O, assume that it
+    # contains something else, such as parts of speech.
     if "O" not in counts.places:
         expected = "expected tags, O among them"
         got = f"got only tags such as {shown(without_prefix)}"
@@ -475,7 +475,7 @@ def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
 
 
 def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
-    """Find the name of the scheme that has the prefixes of these tags."""
+    """Return the name of the scheme that uses the prefixes of these tags."""
     prefixes = {split_tag.prefix for split_tag in split_tags.values()}
     if prefixes <= {"I"}:
         return "IO"
@@ -489,9 +489,9 @@ def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
         return "IOBES"
 
     # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
-    # same label. As a few tags may be wrong, the scheme is the one that contradicts fewer tags.
-    n_needless = 0  # tags with B that aren't allowed in IOB1
-    n_unopened = 0  # tags with I that aren't allowed in IOB2
+    # same label. A few tags may be wrong, so choose the scheme with fewer invalid tags.
+    n_needless = 0  # B tags that are invalid in IOB1
+    n_unopened = 0  # I tags that are invalid in IOB2
     no_tag = SplitTag(prefix="", label="")
     for (tag_before, tag), n_tokens in counts.pairs.items():
         prefix, label = split_tags.get(tag, no_tag)
@@ -507,9 +507,9 @@ def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
 def _find_irregular(
     scheme: str, token_tags: TokenTags, begins: Array1d, follows_label: Array1d
 ) -> Array1d:
-    """Find the tokens whose tags a scheme doesn't allow. `follows_label` is from `_find_begins`.
-    The mask that is returned may also be true outside of entities, where it doesn't count. All
-    arrays have the shape (N,)."""
+    """Find the tokens whose tags are invalid in a scheme. `follows_label` is returned by
+    `_find_begins`. The returned mask may also be True outside of entities, where it should be
+    ignored. All arrays have the shape (N,)."""
     name = scheme.removesuffix(SUFFIX)
     if name == "IOB1":
         opens_needlessly: Array1d = token_tags.opens & ~follows_label
@@ -518,10 +518,10 @@ def _find_irregular(
     if name == "IOB2":
         return begins_unopened
     if name in ("BILUO", "IOBES", "BMES"):
-        # A token is the last of its entity if the next token begins another or can't continue it.
-        # The last token of the file has no next one.
+        # A token is the last of its entity if the next token begins an entity or can't continue
+        # this one, or if there is no next token.
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows_label[1:] | begins[1:]
         return begins_unopened | (is_last & ~token_tags.closes)
-    # In the other schemes no prefix says that an entity begins, so every tag is allowed.
+    # In the other schemes, no prefix marks the first token of an entity, so every tag is valid.
     return numpy.zeros(len(begins), dtype=bool)

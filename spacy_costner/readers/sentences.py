@@ -1,8 +1,8 @@
-"""Make docs from tokens and their tags, and copy tokens and sentences from doc to doc.
+"""Create docs from tokens and their tags, and copy tokens and sentences between docs.
 
-All sentences of a file are one long list of N tokens with their tags, and a mask says which tokens
-begin a sentence (`TaggedTokens`). A *row* is a sentence of a JSON file or a dataset. It has its
-words under the key "tokens", and its tags under one of `TAG_KEYS`.
+The sentences of a file are stored as a single list of N tokens with their tags, and a mask that
+marks the first token of each sentence (`TaggedTokens`). A *row* is a sentence in a JSON file or a
+dataset. It contains words under the key "tokens", and tags under one of `TAG_KEYS`.
 """
 
 import json
@@ -24,22 +24,21 @@ from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
 from .schemes import TagCounts, decode_tags, find_scheme
 
 TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
-"""The keys under which a row may have its tags. The first one that it has counts."""
+"""The keys under which a row may store its tags. The first existing key is used."""
 
 IGNORED = -100
-"""The number that datasets have instead of a tag where annotation is missing, as PyTorch's losses
-ignore it."""
+"""The number that stands for missing annotation in datasets. PyTorch's losses ignore it."""
 
 
 class TaggedTokens(NamedTuple):
-    """The N tokens of a file, with their tags.
+    """The N tokens of a file and their tags.
 
     words (Sequence[str]): The text of each token. Length: N
     tags (Sequence[str]): The tag of each token, in any scheme. Length: N
     sent_start (Array1d): True for the first token of each sentence. Shape: (N,)
     n_docstarts (Ints1d): The number of -DOCSTART- lines before each token. Shape: (N,)
-    pos (Sequence[str] | None): The part of speech of each token, for `token.tag_`. None: they are
-        unknown. Length: N
+    pos (Sequence[str] | None): The part of speech of each token, for `token.tag_`. None if unknown.
+        Length: N
     """
 
     words: Sequence[str]
@@ -50,7 +49,7 @@ class TaggedTokens(NamedTuple):
 
 
 def count_tags(tokens: TaggedTokens, place_of: Callable[[int], FilePlace]) -> TagCounts:
-    """Count the tags of a file: see `make_docs` for the arguments."""
+    """Count the tags of a file. For the arguments, see `make_docs`."""
     counts = TagCounts()
     counts.add(tokens.tags, tokens.sent_start, place_of)
     return counts
@@ -64,39 +63,39 @@ def make_docs(
     n_sents: int | None,
     columns: str = "",
 ) -> Iterator[Doc]:
-    """Make docs from the tokens of a file, with the entities of their tags. The original whitespace
-    is unknown, so `doc.has_unknown_spaces` is true.
+    """Create docs from the tokens of a file, with entities decoded from the tags. The original
+    whitespace is unknown, so `doc.has_unknown_spaces` is True.
 
     tokens (TaggedTokens): All tokens of the file, with their tags.
-    place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
-    format_name (str): The format of the file.
-    context (Context): The pipeline and the options. The format and the scheme are added to its
-        info, and tags that don't fit the scheme as a problem.
-    n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
-    columns (str): Which columns of the file are read, if it has columns.
+    place_of (Callable[[int], FilePlace]): Returns the location of the token at an index.
+    format_name (str): The name of the file's format.
+    context (Context): The pipeline and the options. The format, the scheme, and any tags that are
+        invalid in the scheme are added to its info.
+    n_sents (int | None): The number of sentences per doc: see `ReadOptions`.
+    columns (str): A description of the columns that are read, if the file has columns.
     YIELDS (Doc): The docs, with their entities.
-    RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
+    RAISES (CorpusError): If a tag is invalid, or the tags don't belong to one scheme.
     """
 
-    # JSON rows don't have the scheme of columns, even in the same folder.
+    # The scheme of column files doesn't apply to JSON rows in the same folder.
     scheme = context.scheme if columns else None
     if scheme is None:
         scheme = find_scheme(count_tags(tokens, place_of), context.options.scheme)
     decoded = decode_tags(tokens.tags, tokens.sent_start, scheme)
     context.info.add_file(format_name, scheme.name if decoded.labels else "", columns)
     n_irregular = len(decoded.irregular)
-    if n_irregular:  # show the first tag, and count the others
+    if n_irregular:  # show the first irregular tag and count the others
         first_irregular = int(decoded.irregular[0])
         message = f"tags don't fit {scheme.name}: they are read as conlleval does"
         text = f"{tokens.words[first_irregular]} {tokens.tags[first_irregular]}"
         place = place_of(first_irregular)
         context.info.add_problem(message, place, text, more=n_irregular - 1)
 
-    # The attributes of all tokens are one table, and each doc gets some of its rows. Setting the
+    # Store the attributes of all tokens in one array, and set the rows of each doc at once. Setting
     # attributes token by token would be slow.
     strings = context.nlp.vocab.strings
     hashes_of_labels = [strings.add(label) for label in decoded.labels]
-    # A token without a label has the index -1, so the hash for no label is the last one.
+    # Tokens without a label have the index -1, so the hash for no label is the last item.
     no_label = 0
     label_hashes = numpy.asarray([*hashes_of_labels, no_label], dtype="uint64")
     attrs = [SENT_START, ENT_IOB, ENT_TYPE]
@@ -111,48 +110,48 @@ def make_docs(
     attr_values = numpy.stack(values_of_attrs, axis=1)  # (N, number of attributes)
     word_hashes: Any = _add_strings(strings, tokens.words)
 
-    # A doc ends where the next one starts.
+    # Each doc ends where the next one starts.
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
     ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
-        # `Doc` takes hashes instead of texts.
+        # `Doc` also accepts hashes instead of strings.
         doc = Doc(context.nlp.vocab, words=word_hashes[start:end])
         doc.from_array(attrs, attr_values[start:end])
         yield context.placed(doc, place_of(start))
 
 
 def _sent_start_values(sent_start: Array1d) -> Array1d:
-    """The values of spaCy's SENT_START, for `Doc.from_array`: 1 for a token that starts a sentence,
-    -1 for the others. Shape: (T,)"""
-    # `from_array` takes unsigned numbers: -1 becomes the unsigned number with the same bits.
+    """Convert a mask to values of spaCy's SENT_START for `Doc.from_array`: 1 for tokens that start
+    a sentence, and -1 for all others. Shape: (T,)"""
+    # `from_array` expects unsigned integers, so -1 is reinterpreted as one with the same bits.
     return numpy.where(sent_start, 1, -1).astype("int64").view("uint64")
 
 
 def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
-    """Add the texts of tokens to the string store, each distinct text once. Returns the hash of
-    each token's text. Shape: (N,)"""
+    """Add the texts of tokens to the string store. Each distinct text is only added once. Returns
+    the hash of each token's text. Shape: (N,)"""
     hash_of_text = {text: strings.add(text) for text in dict.fromkeys(texts)}
     return numpy.asarray([hash_of_text[text] for text in texts], dtype="uint64")
 
 
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
-    """Find the first token of each doc. A document begins at the beginning of the file and after
-    each -DOCSTART- line, and is divided into docs of `n_sents` sentences. With 0, a doc is a whole
-    document. With None, it is one, too, if there are -DOCSTART- lines; otherwise a doc is a
-    sentence. Shape: (number of docs,)"""
-    # The first token of each of S sentences. Shape: (S,)
+    """Find the first token of each doc. A document begins at the start of the file and after each
+    -DOCSTART- line, and is split into docs of `n_sents` sentences. If `n_sents` is 0, each document
+    becomes one doc. If it is None, it defaults to 0 for files with -DOCSTART- lines, and to 1
+    otherwise. Shape: (number of docs,)"""
+    # The first token of each of the S sentences. Shape: (S,)
     sentence_starts = numpy.flatnonzero(tokens.sent_start)
-    # A sentence begins a document if more -DOCSTART- lines precede it than the sentence before it.
-    # For the first sentence, `prepend` is -1, so that it always begins a document. Shape: (S,)
+    # A sentence begins a document if it is preceded by more -DOCSTART- lines than the previous
+    # sentence. Since `prepend` is -1, the first sentence always begins a document. Shape: (S,)
     begins_document = numpy.diff(tokens.n_docstarts[sentence_starts], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
     if n_sents == 0:
         return sentence_starts[begins_document]
-    # The index of each sentence in the file, and the index of the first sentence of its document.
-    # If documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest
-    # number up to each sentence is 0 0 0 3 3. Shapes: (S,)
+    # The index of each sentence, and the index of the first sentence in its document. If documents
+    # begin at sentences 0 and 3 of 5, `where` returns 0 0 0 3 0, and the running maximum is
+    # 0 0 0 3 3. Shapes: (S,)
     sentence = numpy.arange(len(sentence_starts))
     first_sentence = numpy.maximum.accumulate(numpy.where(begins_document, sentence, 0))
     sentence_in_document = sentence - first_sentence
@@ -163,21 +162,20 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
 def copy_without_annotation(
     doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
 ) -> Doc:
-    """Make a new doc with the tokens of a doc and without its annotation, so that a pipeline can
-    annotate it.
+    """Copy the tokens of a doc without its annotation, so that a pipeline can annotate the copy.
 
-    doc (Doc): The doc, with annotation or without.
-    vocab (Vocab | None): The vocab of the copy. None: the vocab of the doc.
-    sentences (bool): Whether to copy sentence starts, too, and what else `spacy apply` gives a
-        pipeline: `doc.has_unknown_spaces`, and the metadata of the doc (see `with_metadata`).
-    RETURNS (Doc): The new doc.
+    doc (Doc): The doc, with or without annotation.
+    vocab (Vocab | None): The vocab of the copy. Defaults to the doc's vocab.
+    sentences (bool): Whether to also copy the other attributes that `spacy apply` passes to a
+        pipeline: sentence starts, `doc.has_unknown_spaces`, and metadata (see `with_metadata`).
+    RETURNS (Doc): The copy.
     """
     if vocab is None:
         vocab = doc.vocab
     word_hashes, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    words: Any = word_hashes  # `Doc` takes hashes instead of texts
+    words: Any = word_hashes  # `Doc` also accepts hashes instead of strings
     if vocab is not doc.vocab:
-        # The other vocab may not have the strings of the hashes.
+        # The other vocab may not contain the strings.
         words = [token.text for token in doc]
     copy = Doc(vocab, words=words, spaces=spaces)
     if sentences:
@@ -188,23 +186,23 @@ def copy_without_annotation(
 
 
 def copy_sentences(doc: Doc, other: Doc) -> None:
-    """Copy the sentence starts of a doc to another doc of the same text. The tokens may differ: a
-    sentence start is left out if no token of the other doc begins at its character. If the
-    sentences of the first doc are unknown, the other doc stays as it is.
+    """Copy the sentence starts of a doc to another doc of the same text. The tokens may differ. A
+    sentence start is skipped if no token of the other doc begins there. If the sentences of the
+    first doc are unknown, nothing is copied.
 
-    doc (Doc): The doc whose sentences are copied.
-    other (Doc): The doc that is changed.
+    doc (Doc): The doc to copy from.
+    other (Doc): The doc to copy to. It is modified in place.
     """
     if not doc.has_annotation("SENT_START"):
         return
     is_start = starts_at_same_characters(doc, other)
-    # `from_array` expects a table with a column for each attribute: here one. Shape: (T, 1)
+    # `from_array` expects a 2D array with one column per attribute. Shape: (T, 1)
     other.from_array([SENT_START], _sent_start_values(is_start).reshape(-1, 1))
 
 
 def find_tag_key(record: Any) -> str | None:
-    """Find the key of the tags, such as "ner_tags", in the first record of a file. None: the record
-    is not a row, as it lacks a list of words or a list of tags."""
+    """Find the key of the tags, such as "ner_tags", in the first record of a file. Returns None if
+    the record isn't a row, because it doesn't contain a list of words and a list of tags."""
     if not isinstance(record, dict):
         return None
     tokens = record.get("tokens")
@@ -219,22 +217,21 @@ def find_tag_key(record: Any) -> str | None:
 def read_tagged(
     rows: Values, key: str, format_name: str, names: Sequence[str] | None, context: Context
 ) -> Iterator[Doc]:
-    """Make docs from rows of tokens and tags, as Hugging Face datasets have them. A row is a
-    sentence.
+    """Create docs from rows of tokens and tags, as in Hugging Face datasets. A row is a sentence.
 
-    rows (Values): The rows, at least one.
+    rows (Values): The rows. There must be at least one.
     key (str): The key of the tags.
-    format_name (str): The format of the file.
-    names (Sequence[str] | None): The names of tags that are numbers.
+    format_name (str): The name of the file's format.
+    names (Sequence[str] | None): The names of numeric tags.
     context (Context): The pipeline, the options, and the info for problems.
     YIELDS (Doc): The docs, with their entities.
-    RAISES (CorpusError): If a row doesn't have a list of words and a list with a tag for each word,
-        no row has words, or the tags aren't of one scheme.
+    RAISES (CorpusError): If a row doesn't contain a list of words and a tag for each word, all rows
+        are empty, or the tags don't belong to one scheme.
     """
     words: list[str] = []
     tags: list[str] = []
-    places: list[FilePlace] = []  # the place of each token
-    row_of_first_token: dict[int, Any] = {}  # each row, keyed by the index of its first token
+    places: list[FilePlace] = []  # the location of each token
+    row_of_first_token: dict[int, Any] = {}  # non-empty rows, by the index of their first token
     for place, row in rows:
         row_words, row_tags = _read_row(row, key, names, place)
         if row_words:
@@ -250,7 +247,7 @@ def read_tagged(
 
     sent_start = numpy.zeros(len(words), dtype=bool)
     sent_start[list(row_of_first_token)] = True
-    n_docstarts = numpy.zeros(len(words), dtype="int64")  # rows have no -DOCSTART- lines
+    n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no -DOCSTART- lines in JSON
     tokens = TaggedTokens(words, tags, sent_start, n_docstarts)
     format_name = f"{format_name} of tokens and {key}"
 
@@ -258,7 +255,7 @@ def read_tagged(
     if doc_id is None:
         yield from make_docs(tokens, place_of, format_name, context, context.options.n_sents)
         return
-    # Each row becomes a doc that has the id of its document. `join_documents` joins them later.
+    # Create one doc per row, with the ID of its document. `join_documents` joins them later.
     docs = make_docs(tokens, place_of, format_name, context, n_sents=1)
     for doc, row in zip(docs, row_of_first_token.values()):
         yield with_metadata(doc, row, doc_id)
@@ -267,8 +264,8 @@ def read_tagged(
 def _read_row(
     row: Any, key: str, names: Sequence[str] | None, place: FilePlace
 ) -> tuple[list[str], list[str]]:
-    """Read the words of a row and the names of their tags, which are under `key`. `names` are the
-    names of tags that are numbers. A row that lacks words or tags is refused."""
+    """Read the words of a row, and the names of the tags under `key`. `names` are the names of
+    numeric tags. Raises an error if the row contains no words or tags."""
     words: Any = None
     tags: Any = None
     if isinstance(row, dict):
@@ -301,10 +298,10 @@ def _read_row(
 
 
 def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: FilePlace) -> str:
-    """Look up the name of a tag that is a number. It is "-" for `IGNORED`. `names` are in the order
-    of their numbers, from the user's option or from the description of the dataset. A tag without a
-    name is refused."""
-    if type(tag) is not int:  # not `isinstance`, as True is an instance of int, too
+    """Look up the name of a numeric tag, which is "-" for `IGNORED`. `names` are in numerical order
+    and are provided by the user or the description of the dataset. Raises an error if the tag has
+    no name."""
+    if type(tag) is not int:  # `isinstance` can't be used because True is also an instance of int
         raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
     if tag == IGNORED:
         return "-"  # missing annotation
@@ -319,14 +316,14 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
 
 
 def find_tag_names(path: Path, key: str) -> list[str] | None:
-    """Look for the names of tags that are numbers in the description of a dataset, which is in a
-    file next to the file with the tags.
+    """Look up the names of numeric tags in the description of a dataset, which is in the same
+    folder as the file.
 
     path (Path): The file with the tags.
     key (str): The key of the tags.
-    RETURNS (list[str] | None): The names in the order of their numbers. None: there is no
-        description, or it doesn't have them.
-    RAISES (CorpusError): If the description isn't JSON.
+    RETURNS (list[str] | None): The names in numerical order, or None if there is no description or
+        it doesn't contain the names.
+    RAISES (CorpusError): If the description isn't valid JSON.
     """
     for name in DATASET_INFO:
         info_path = path.parent / name
@@ -342,9 +339,9 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
 
 
 def _find_names(info: Any, key: str) -> list[str] | None:
-    """Look for the names of the tags with a key in the description of a dataset. They are in {key:
-    {"feature": {"names": […]}}}, which may be anywhere in the description: dataset_infos.json has
-    one for each configuration. None: the description doesn't have them."""
+    """Look up the tag names for a key in the description of a dataset. They are in an object {key:
+    {"feature": {"names": […]}}}, which may be nested: dataset_infos.json contains one for each
+    configuration. Returns None if the names aren't found."""
     if not isinstance(info, dict):
         return None
     feature: Any = info.get(key)

@@ -1,14 +1,13 @@
-"""Read the JSON that spaCy 2 trained from: documents of paragraphs of sentences of tokens.
+"""Read spaCy 2's JSON training data: documents, which contain paragraphs, sentences and tokens.
 
     [{"id": 0, "paragraphs": [{"raw": "Kim left", "sentences": [{"tokens": [
         {"orth": "Kim", "ner": "U-PER"}, {"orth": "left", "ner": "O"}]}]}]}]
 
-The tag of a token is in the scheme BILUO, and "-" where annotation is missing. A paragraph becomes
-a doc.
+Tags use the BILUO scheme, with "-" for missing annotation. Each paragraph becomes a doc.
 
-TRAIN_DATA of spaCy's examples, [["Kim left", {"entities": [[0, 3, "PER"]]}]], is read as texts and
-spans by `task_from_json`. This module reads it as the value of "annotations" in an object with
-"classes".
+TRAIN_DATA in spaCy's examples, [["Kim left", {"entities": [[0, 3, "PER"]]}]], is read as texts and
+spans by `task_from_json`. This module only reads it if it is the value of "annotations" in an
+object that also contains "classes".
 """
 
 import re
@@ -24,7 +23,7 @@ MISSING_TAGS = (None, "", "-")
 
 
 def is_spacy2(record: Any) -> bool:
-    """Whether the first record of a file is a document of spaCy 2."""
+    """Check whether the first record of a file is a spaCy 2 document."""
     return isinstance(record, dict) and isinstance(record.get("paragraphs"), list)
 
 
@@ -32,9 +31,8 @@ def read_spacy2(records: Values) -> Iterator[AnnotatedTask]:
     """Read the documents of a file.
 
     records (Values): The records of the file.
-    YIELDS (AnnotatedTask): Each paragraph.
-    RAISES (CorpusError): If a record isn't a document of spaCy 2, or a tag isn't of the scheme
-        BILUO.
+    YIELDS (AnnotatedTask): The paragraphs.
+    RAISES (CorpusError): If a record isn't a spaCy 2 document, or its tags aren't valid BILUO tags.
     """
     for place, record in records:
         if not is_spacy2(record):
@@ -45,14 +43,15 @@ def read_spacy2(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def is_train_data(record: Any) -> bool:
-    """Whether the first record of a file has TRAIN_DATA under "annotations", as tools write it."""
+    """Check whether the first record of a file contains TRAIN_DATA under "annotations", which is
+    how some annotation tools export it."""
     if not isinstance(record, dict) or not isinstance(record.get("annotations"), list):
         return False
     return isinstance(record.get("classes"), list)
 
 
 def read_train_data(records: Values) -> Iterator[AnnotatedTask]:
-    """Read the texts and spans under "annotations". A text that was skipped is null."""
+    """Read the texts and spans under "annotations". Skipped texts are null."""
     for place, record in records:
         if not is_train_data(record):
             raise place.refuse(f"expected classes and annotations, got {shown(record)}")
@@ -62,7 +61,7 @@ def read_train_data(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def _read_paragraph(paragraph: Any, place: FilePlace) -> Task:
-    """Read the text, the tokens, the sentences and the entities of a paragraph."""
+    """Read the text, tokens, sentences and entities of a paragraph."""
     words: list[str] = []
     tags: list[str | None] = []
     begins_sentence: list[bool] = []
@@ -89,7 +88,7 @@ def _read_paragraph(paragraph: Any, place: FilePlace) -> Task:
 
 
 def _read_list(record: Any, key: str, place: FilePlace) -> list[Any]:
-    """Read the list that an object has under a key."""
+    """Return the list under a key of an object. Raises an error if there is no list."""
     value = record.get(key) if isinstance(record, dict) else None
     if not isinstance(value, list):
         raise place.refuse(f"{key}: expected a list, got {shown(record)}")
@@ -97,7 +96,8 @@ def _read_list(record: Any, key: str, place: FilePlace) -> list[Any]:
 
 
 def _find_words(words: Sequence[str], text: Any, place: FilePlace) -> list[TaskToken]:
-    """Find the words of a text, in order. Everything else in the text has to be whitespace."""
+    """Find the words of a text, in order. Raises an error if there is anything but whitespace
+    between them."""
     if not isinstance(text, str):
         raise place.refuse(f"raw: expected a text, got {shown(text)}")
     tokens: list[TaskToken] = []
@@ -117,11 +117,11 @@ def _find_words(words: Sequence[str], text: Any, place: FilePlace) -> list[TaskT
 def _read_tags(
     tags: Sequence[Any], tokens: Sequence[TaskToken], place: FilePlace
 ) -> tuple[list[list[Any]], list[Range]]:
-    """Read the entities as spans [start, end, label], and the parts of the text whose annotation is
-    missing."""
+    """Decode the tags of tokens. Returns the entities as spans [start, end, label], and the ranges
+    of characters that are missing annotation."""
     spans: list[list[Any]] = []
     missing: list[Range] = []
-    continues = False  # whether the last span continues
+    continues = False  # whether the last span continues at the next token
     for tag, token in zip(tags, tokens):
         match = TAG.fullmatch(tag) if isinstance(tag, str) else None
         if match is None:

@@ -1,16 +1,16 @@
-"""The regions in Label Studio: parts of a text that a person has marked.
+"""Read Label Studio's regions, which are annotated parts of a text.
 
-A *result* is what JSON has for a region, or for another answer of a person to a task. The kind of a
-text decides what the offsets of its regions count:
+A *result* is the JSON value of a region or of another answer to a task. The meaning of a region's
+offsets depends on the kind of text:
 
 text        start and end count characters
 html        globalOffsets count characters of HTML: see `html_text`
 dialogue    start and end count utterances, startOffset and endOffset characters within an utterance
 
-In exports of older versions, offsets count UTF-16 code units instead of characters. The text that a
-region quotes, `value.text`, shows which.
+In exports of older versions, offsets count UTF-16 code units instead of characters. The unit is
+inferred from the text that a region quotes, `value.text`.
 
-Source: `RichTextRegion.js` and `ParagraphsRegion.js` of Label Studio's editor.
+Source: `RichTextRegion.js` and `ParagraphsRegion.js` in Label Studio's editor.
 """
 
 import re
@@ -24,28 +24,29 @@ from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 from .tasks import TaskSpan, count_in_place, spans_from_json, split_words, words_of_quote
 
 Kind = Literal["text", "html", "dialogue"]
-"""A string, a string of HTML, or a list of utterances."""
+"""The kind of a text: a string, a string of HTML, or a list of utterances."""
 
 Result = Mapping[str, Any]
-"""A result of an annotation, as JSON has it."""
+"""The JSON value of a result."""
 
 REGION_TYPES = ("labels", "hypertextlabels", "htmllabels", "paragraphlabels")
-"""The types of regions of text. The labels of a region are under its type or another of these."""
+"""The types of text regions. The labels of a region are stored under one of these keys, which may
+differ from its type."""
 
 HTML_TYPES = ("hypertextlabels", "htmllabels")
-"""The types of regions of HTML. Regions of HTML may also have the type "labels"."""
+"""The types that only HTML regions have. HTML regions may also have the type "labels"."""
 
 UTTERANCE_NUMBER = re.compile(r"\d{1,9}")
-"""Matches the number of an utterance, which is written as a string."""
+"""Matches the number of an utterance, which is saved as a string."""
 
 
 class StudioText(NamedTuple):
     """A text of a task.
 
     text (str): The text.
-    html (HtmlText | None): Where the characters of HTML are in the text. None: the text isn't HTML.
-    utterances (Sequence[str]): The utterances of a dialogue, each of which is a line of the text.
-        Empty: the text isn't a dialogue.
+    html (HtmlText | None): Maps characters of the HTML to the text. None if the text isn't HTML.
+    utterances (Sequence[str]): The utterances of a dialogue. Each is a line of the text. Empty if
+        the text isn't a dialogue.
     """
 
     text: str
@@ -54,14 +55,14 @@ class StudioText(NamedTuple):
 
 
 def readings_of(value: Any, kind: Kind) -> list[str]:
-    """The ways in which a value of the data of a task can be read as a text of a kind, the most
-    common one first. Empty: the value isn't such a text.
+    """List the ways in which a value can be read as a text of this kind, the most common one first.
+    The list is empty if the value isn't a text of this kind.
 
-    value (Any): The value, as JSON has it.
-    kind (Kind): The kind of the text.
-    RETURNS (list[str]): For HTML "page", as the text is by default, or "inline", if it is a part of
-        a page: see `read_html`. For a dialogue, each key under which all utterances have a string:
-        "text" if there is this key, and others such as "author". For a text only "".
+    value (Any): The JSON value in the data of a task.
+    kind (Kind): The kind of text.
+    RETURNS (list[str]): For HTML, "page" (the default) and "inline" (for a part of a page): see
+        `read_html`. For a dialogue, the keys under which all utterances have a string, such as
+        "text", which comes first, and "author". For a text, only "".
     """
     if kind == "dialogue":
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -70,14 +71,14 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
         for key in value[0] if value else ():
             if all(isinstance(utterance.get(key), str) for utterance in value):
                 keys.append(key)
-        return sorted(keys, key=lambda key: key != "text")  # False, of "text", comes first
+        return sorted(keys, key=lambda key: key != "text")  # "text" comes first
     if not isinstance(value, str):
         return []
     return ["page", "inline"] if kind == "html" else [""]
 
 
 def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
-    """Read a value of the data of a task as a text, in one of its `readings_of` the kind."""
+    """Read a value in the data of a task as a text. `reading` must be one of its `readings_of`."""
     if kind == "dialogue":
         utterances = [utterance[reading] for utterance in value]
         return StudioText("\n".join(utterances), utterances=utterances)
@@ -88,15 +89,15 @@ def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
 
 
 def kind_of(result: Result) -> Kind | None:
-    """The kind of text that a result marks. None: the result isn't a region of text."""
+    """Return the kind of text that a result marks, or None if the result isn't a text region."""
     if result.get("type", "labels") in REGION_TYPES:
         return kind_of_offsets(result)
     return None
 
 
 def kind_of_offsets(result: Result) -> Kind | None:
-    """The kind of text that the offsets of a result are for. None: it has no offsets, or they are
-    seconds."""
+    """Return the kind of text that the offsets of a result refer to. Returns None if there are no
+    offsets, or if they are in seconds."""
     value = result.get("value")
     if not isinstance(value, dict):
         return None
@@ -113,7 +114,7 @@ def kind_of_offsets(result: Result) -> Kind | None:
 
 
 def labels_of(result: Result) -> Any:
-    """The labels of a region, as JSON has them. None: it has no labels."""
+    """Return the unvalidated labels of a region, or None if it has no labels."""
     for key in REGION_TYPES:
         if key in result["value"]:
             return result["value"][key]
@@ -121,23 +122,23 @@ def labels_of(result: Result) -> Any:
 
 
 def element_of(result: Result) -> str | None:
-    """The name of the element of the labeling interface that a result marks or answers. None: it is
+    """Return the name of the labeling interface's element that a result belongs to, or None if
     unknown."""
     name = result.get("to_name")
     return name if isinstance(name, str) else None
 
 
 def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) -> list[TaskSpan]:
-    """Read regions of a text as spans. A region with several labels becomes a span for each.
+    """Convert regions of a text to spans. A region with several labels becomes one span per label.
 
-    regions (Sequence[Result]): The regions of the text, with labels.
-    text (StudioText): The text that they mark.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskSpan]): The spans, in characters of the text.
-    RAISES (CorpusError): If a region isn't a part of the text, or its labels aren't labels.
+    regions (Sequence[Result]): The labeled regions of the text.
+    text (StudioText): The text.
+    place (FilePlace): The location of the task, for error messages.
+    RETURNS (list[TaskSpan]): The spans, with character offsets in the text.
+    RAISES (CorpusError): If a region isn't part of the text, or its labels are invalid.
     """
     values = [region["value"] for region in regions]
-    counted_text = text.text  # in which offsets count
+    counted_text = text.text  # the text that the offsets refer to
     if text.utterances:
         ranges: Sequence[Any] = _ranges_in_dialogue(values, text, place)
     elif text.html is not None:
@@ -157,7 +158,7 @@ def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) ->
 
 
 def _global_offsets(value: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Start and end of a region of HTML, as JSON has them. None: the region has no such offsets."""
+    """Return the unvalidated start and end of an HTML region. Missing values are None."""
     offsets = value.get("globalOffsets")
     if not isinstance(offsets, dict):
         return None, None
@@ -165,10 +166,10 @@ def _global_offsets(value: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
-    """Convert a span of the content of HTML to a span of its text."""
+    """Convert a span in the content of HTML to a span in its text."""
     start, end = html.range_in_text(span.start, span.end)
     extra = dict(span.extra)
-    # Whitespace between words may be in other places in a browser.
+    # The browser may have added or removed whitespace between words.
     text = html.text[start:end]
     if "".join(words_of_quote(span)) == "".join(split_words(text)):
         extra["text"] = text
@@ -178,16 +179,16 @@ def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
 def _ranges_in_dialogue(
     values: Sequence[Mapping[str, Any]], text: StudioText, place: FilePlace
 ) -> list[Range]:
-    """Find the characters of each region of a dialogue. A region that isn't a part of the dialogue
-    is refused."""
+    """Convert the offsets of regions in a dialogue to character offsets in its text. Raises an
+    error if a region isn't part of the dialogue."""
     places = [_places_in_dialogue(value, text.utterances, place) for value in values]
-    # The first character of each utterance in the text, where line breaks separate them.
+    # The offset of each utterance in the text, where utterances are separated by line breaks.
     lengths = [len(utterance) + 1 for utterance in text.utterances]
     begins = [0, *accumulate(lengths)]
 
     def to_character(place: tuple[int, int], *, in_units: bool) -> int:
-        """Find the character of a place: an utterance and an offset in it, in characters or in
-        code units."""
+        """Convert an utterance number and an offset in the utterance, which counts characters or
+        code units, to a character offset."""
         utterance_number, offset = place
         utterance = text.utterances[utterance_number]
         if in_units:
@@ -206,25 +207,25 @@ def _ranges_in_dialogue(
         )
 
     def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
-        """The numbers of regions that have the text that they quote: see `count_in_place`."""
+        """Count the regions that match the text that they quote: see `count_in_place`."""
         spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
         return count_in_place(text.text, spans)
 
-    return max(ranges, converted_ranges, key=in_place)  # the first, if both are equally good
+    return max(ranges, converted_ranges, key=in_place)  # in case of a tie, the original ranges
 
 
 def _places_in_dialogue(
     value: Mapping[str, Any], utterances: Sequence[str], place: FilePlace
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Read where a region of a dialogue begins and ends: each place is the number of an utterance
-    and an offset in it. Places that the dialogue doesn't have are refused."""
+    """Read the start and end of a region in a dialogue. Each consists of an utterance number and an
+    offset in the utterance. Raises an error if they don't exist in the dialogue."""
     places: list[tuple[int, int]] = []
     for number_key, offset_key in (("start", "startOffset"), ("end", "endOffset")):
         number: Any = value.get(number_key)
         offset: Any = value.get(offset_key)
         if isinstance(number, str) and UTTERANCE_NUMBER.fullmatch(number):
             number = int(number)
-        # `type`, as True is an instance of int, too.
+        # `isinstance` can't be used because True is also an instance of int.
         is_utterance = type(number) is int and 0 <= number < len(utterances)
         is_offset = is_utterance and type(offset) is int
         if not is_offset or not 0 <= offset <= utf16_length(utterances[number]):

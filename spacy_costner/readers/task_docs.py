@@ -1,7 +1,8 @@
 """Convert tasks to docs and back.
 
-A task is a text with annotated spans (`tasks`). Its spans count characters, and the spans of a doc
-count tokens: see `token_spans`. Several annotations of one text become one doc: see `task_merging`.
+A task is a text with annotated spans: see `tasks`. Its spans are ranges of characters, and the
+spans of a doc are ranges of tokens: see `token_spans`. Several annotations of the same text are
+merged into one doc: see `task_merging`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +27,10 @@ from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken
 from .token_spans import TokenSpan, align_spans, token_offsets, touched_tokens, without_overlap
 
 KB_ID_KEY = "kb_id"
-"""The key of a span's id in a knowledge base: `span.kb_id_`."""
+"""The key of a span's ID in a knowledge base, `span.kb_id_`."""
 
 ID_KEY = "id"
-"""The key of a span's other id: `span.ent_id_`."""
+"""The key of a span's own ID, `span.ent_id_`."""
 
 UNANNOTATED = "texts without annotation: it is missing in the whole doc"
 NOT_ACCEPTED = "examples that were rejected or ignored are left out"
@@ -39,15 +40,15 @@ EMPTY = "texts are empty: they are left out"
 
 
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
-    """Make docs from tasks. Tasks that were rejected or ignored, and tasks without text, are left
-    out and reported. But if the options have an `incorrect_spans_key`, a rejected task with one
-    span becomes a doc with the span under that key of `doc.spans`, and all annotation of the doc is
-    missing.
+    """Create docs from tasks. Rejected or ignored tasks and tasks without text are skipped and
+    reported. If the option `incorrect_spans_key` is set, a rejected task with a single span is
+    converted to a doc with this span under the key in `doc.spans`. All other annotation of the doc
+    is missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    context (Context): The pipeline and the options. The problems are added to its info.
-    YIELDS (Doc): The docs, with the annotation of the tasks.
-    RAISES (CorpusError): If spaCy can't have a text or the id of a span.
+    context (Context): The pipeline and the options. Problems are added to its info.
+    YIELDS (Doc): The annotated docs.
+    RAISES (CorpusError): If spaCy doesn't support a text or the ID of a span.
     """
     options = context.options
     for place, task in merge_tasks(tasks, context.info):
@@ -66,15 +67,15 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 
 def _is_about_one_span(task: Task) -> bool:
-    """Whether a rejected task says that its span is wrong. If it has several spans, it is unknown
-    which of them are wrong. In the interfaces for marking all spans, people reject the text
-    itself."""
+    """Check whether a rejected task means that its span is wrong. If there are several spans, it is
+    unknown which of them are wrong. In interfaces for annotating all spans, the whole text is
+    rejected."""
     return len(task.spans or ()) == 1 and view_of(task) not in MANUAL_VIEWS
 
 
 def _with_rejected_span(task: Task) -> Task:
-    """Reject the span of a task that was rejected. The entities that the text has instead are
-    unknown, so all annotation of the text is missing."""
+    """Mark the span of a rejected task as rejected. The correct entities are unknown, so all
+    annotation of the text is missing."""
     rejected_spans: list[TaskSpan] = []
     for span in task.spans or ():
         rejected_spans.append(span._replace(extra={**span.extra, "answer": "reject"}))
@@ -82,19 +83,19 @@ def _with_rejected_span(task: Task) -> Task:
 
 
 def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
-    """Make a doc from a task, with the pipeline's tokenizer if the task has no tokens. Its spans
-    become entities or, if the options have a `spans_key`, spans under this key.
+    """Create a doc from a task. If the task has no tokens, its text is tokenized by the pipeline.
+    Spans become entities or, if the option `spans_key` is set, spans under this key.
 
-    task (Task): The text, with its spans.
-    place (FilePlace): Its place, for errors and problems.
-    context (Context): The pipeline and the options. Spans that the doc can't have are added to its
-        info as problems.
-    RETURNS (Doc): The doc, with the annotation of the task.
-    RAISES (CorpusError): If spaCy can't have the text or the id of a span.
+    task (Task): The text and its spans.
+    place (FilePlace): The location of the task, for errors and problems.
+    context (Context): The pipeline and the options. Spans that the doc can't represent are added to
+        its info as problems.
+    RETURNS (Doc): The annotated doc.
+    RAISES (CorpusError): If spaCy doesn't support the text or the ID of a span.
     """
     try:
         doc = _tokenize(task, context)
-    except ValueError as error:  # the text is too long, or has surrogates
+    except ValueError as error:  # the text is too long or contains surrogates
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
     _set_sent_starts(doc, task.tokens or ())
     if task.spans is None:
@@ -105,8 +106,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
 
 def _write_annotation(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
-    """Write the annotation of a task with spans to its doc: to `doc.ents` or, if the options have a
-    `spans_key`, to `doc.spans`. Spans that the doc can't have are reported as problems."""
+    """Write the annotation of a task to `doc.ents` or, if the option `spans_key` is set, to
+    `doc.spans`. Spans that the doc can't represent are reported as problems."""
     spans_key = context.options.spans_key
     offsets = token_offsets(doc)
     accepted_task, other_task = _split_by_answer(task)
@@ -120,7 +121,7 @@ def _write_annotation(doc: Doc, task: Task, place: FilePlace, context: Context) 
     if spans_key is None:
         token_spans = list(without_overlap(token_spans, doc, place, context.info))
 
-    is_missing = numpy.zeros(len(doc), dtype=bool)  # whether the annotation of a token is missing
+    is_missing = numpy.zeros(len(doc), dtype=bool)  # whether each token is missing annotation
     for start_char, end_char in task.missing:
         start, end = touched_tokens(offsets, start_char, end_char)
         is_missing[start:end] = True
@@ -128,25 +129,25 @@ def _write_annotation(doc: Doc, task: Task, place: FilePlace, context: Context) 
         is_missing[start:end] = True
     spans = []
     for start, end, span in token_spans:
-        if span is None:  # the doc can't have the span that the task has here
+        if span is None:  # the doc can't represent the span
             is_missing[start:end] = True
             continue
         if spans_key is None:
-            # The entity annotates all its tokens. (Under a `spans_key` other spans of these tokens
-            # could still be missing.)
+            # All tokens of an entity are annotated. With a `spans_key`, other spans may still be
+            # missing there.
             is_missing[start:end] = False
         spans.append(_make_span(doc, start, end, span, place))
 
     missing = missing_spans(doc, is_missing)
     if spans_key is None:
         doc.set_ents(spans, missing=missing, default="outside")
-    elif spans or not is_missing.all():  # otherwise a doc without the key has no annotation
+    elif spans or not is_missing.all():  # without the key, a doc is not annotated at all
         annotate_spans(doc, spans_key, spans, missing)
     _write_incorrect_spans(doc, other_spans, place, context)
 
 
 def _split_by_answer(task: Task) -> tuple[Task, Task]:
-    """Divide a task into one with the accepted spans, and one with the rejected and ignored
+    """Split a task into one with the accepted spans, and one with the rejected and ignored
     spans."""
     accepted: list[TaskSpan] = []
     others: list[TaskSpan] = []
@@ -159,14 +160,14 @@ def _split_by_answer(task: Task) -> tuple[Task, Task]:
 
 
 def _token_span_keys(token_spans: Iterable[TokenSpan]) -> set[tuple[int, int, str]]:
-    """The first token, the token after the last, and the label of each span that a doc can have."""
+    """Return the first token, the token after the last, and the label of each aligned span."""
     return {(start, end, span.label) for start, end, span in token_spans if span is not None}
 
 
 def _without_spans(
     token_spans: Iterable[TokenSpan], keys: Collection[tuple[int, int, str]]
 ) -> list[TokenSpan]:
-    """Make annotation missing for the tokens of the spans with one of these keys."""
+    """Replace spans that match one of these keys with missing annotation."""
     kept_spans: list[TokenSpan] = []
     for start, end, span in token_spans:
         if span is not None and (start, end, span.label) in keys:
@@ -178,8 +179,8 @@ def _without_spans(
 def _write_incorrect_spans(
     doc: Doc, token_spans: Iterable[TokenSpan], place: FilePlace, context: Context
 ) -> None:
-    """Write spans that were rejected to the `incorrect_spans_key` of `doc.spans`. Spans that were
-    ignored are reported, and without this key rejected spans are, too."""
+    """Write rejected spans to `doc.spans` under the `incorrect_spans_key`. Ignored spans are
+    reported, and so are rejected spans if the key isn't set."""
     key = context.options.incorrect_spans_key
     incorrect_spans: list[Span] = []
     for start, end, span in token_spans:
@@ -196,10 +197,9 @@ def _write_incorrect_spans(
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
-    """Make a doc from the text of a task, with the tokens of the task or, without these, with the
-    pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`, unless
-    this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and one
-    without."""
+    """Create a doc with the tokens of a task or, if it has none, with the pipeline's tokenizer. The
+    doc that the tokenizer creates is stored in `context.predicted`, unless this is None, and a copy
+    is returned. A spaCy example requires both a doc with annotation and one without."""
     if task.tokens is None:
         predicted = context.nlp.make_doc(task.text)
         if context.predicted is None:
@@ -211,51 +211,50 @@ def _tokenize(task: Task, context: Context) -> Doc:
     text = task.text
     words: list[str] = []
     spaces: list[bool] = []
-    # A space that begins the next token doesn't belong to the previous token.
+    # A space that belongs to the next token isn't the trailing space of the previous one.
     starts = {token.start for token in task.tokens}
     for start, end, _ in task.tokens:
         words.append(text[start:end])
         spaces.append(text.startswith(" ", end) and end not in starts)
     n_characters = sum(map(len, words)) + sum(spaces)
     if n_characters < len(text):
-        # Words and single spaces are not all of the text. In spaCy, the rest of the whitespace is
-        # tokens, too.
+        # The text contains more than words and single spaces. In spaCy, additional whitespace
+        # becomes separate tokens.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
-        # A doc that is made without `spaces` has unknown spaces.
+        # `spaces` is omitted because the doc is then marked as having unknown spaces.
         return Doc(context.nlp.vocab, words=words)
     return Doc(context.nlp.vocab, words=words, spaces=spaces)
 
 
 def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
-    """Set the sentence starts of a doc from the tokens of its task. A sentence start is unknown if
-    no token of the task begins at the first character of the doc's token, or if the token of the
-    task doesn't have it."""
+    """Set the sentence starts of a doc from the tokens of its task. The value is unknown if no
+    token of the task begins at the same character, or if its `sent_start` is unknown."""
     if not len(doc):
         return
-    # The values of spaCy's SENT_START are 1 for a start, -1 for no start, and 0 for unknown.
+    # The values of spaCy's SENT_START: 1 for a start, -1 for no start, and 0 if unknown.
     value_at_char: dict[int, int] = {}
     for token in tokens:
-        # The JSON of a task may have any value here, and None if it is unknown.
+        # The value is None if unknown. It is read from JSON, so it could also be any other value.
         if token.sent_start in (True, False):
             value_at_char[token.start] = 1 if token.sent_start else -1
     sent_starts = numpy.zeros(len(doc), dtype="int64")
     if value_at_char:
         sent_starts[:] = [value_at_char.get(token.idx, 0) for token in doc]
-    # `from_array` takes unsigned numbers: -1 becomes the unsigned number with the same bits.
+    # `from_array` expects unsigned integers, so -1 is reinterpreted as one with the same bits.
     doc.from_array([SENT_START], sent_starts.view("uint64"))
 
 
 def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace) -> Span:
-    """Make a span of a doc, with the label and the ids of a span of the task."""
+    """Create a span of a doc with the label and the IDs of a task's span."""
     kb_id = _read_id(span, KB_ID_KEY, place)
     span_id = _read_id(span, ID_KEY, place)
     return Span(doc, start, end, span.label, kb_id=kb_id, span_id=span_id)
 
 
 def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
-    """The id that a span of a task has under a key. It is "" if the id is missing or not a string,
-    as spaCy's ids are strings. An id that can't be UTF-8 is refused."""
+    """Return the ID of a task's span under a key, or "" if it is missing or not a string. Raises an
+    error if it can't be encoded in UTF-8."""
     span_id = span.extra.get(key)
     if not isinstance(span_id, str):
         return ""
@@ -266,14 +265,14 @@ def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
 
 
 def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | None = None) -> Task:
-    """Make a task from a doc, to write it in the form of an annotation tool. The task has the
-    tokens, the sentence starts, the entities and the missing annotation of the doc.
+    """Create a task from a doc, for export to an annotation tool. The task contains the doc's
+    tokens, sentence starts, entities and missing annotation.
 
-    doc (Doc): The doc. Its blocked tokens count as tokens outside of entities.
+    doc (Doc): The doc. Blocked tokens are treated as outside of entities.
     extra (Mapping[str, Any]): Other keys and values of the task.
-    spans_key (str | None): A key of `doc.spans`. If given, the spans there are written instead of
+    spans_key (str | None): If set, the spans under this key in `doc.spans` are exported instead of
         the entities.
-    RETURNS (Task): The task. `task_to_doc` makes a doc with all of these from it.
+    RETURNS (Task): The task. `task_to_doc` converts it back to a doc.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())
@@ -305,17 +304,17 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
         has_unknown_spaces=doc.has_unknown_spaces,
         extra=extra,
     )
-    if is_missing.all() and not spans:  # nobody has annotated the doc
+    if is_missing.all() and not spans:  # the doc isn't annotated
         return task
     return task._replace(spans=spans, missing=_missing_ranges(tokens, is_missing))
 
 
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:
-    """Find the ranges of characters whose annotation is missing: one for each run of missing
+    """Find the ranges of characters that are missing annotation, one for each run of missing
     tokens. `is_missing` is True for these tokens. Shape: (T,)"""
-    # The tokens where the mask changes, with False before the first token and after the last one.
-    # For False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and 2, the
-    # other is token 4. Shape: (2 * number of runs,)
+    # The indices at which the mask changes, padded with False at both ends. For False, True, True,
+    # False, True, they are 1, 3, 4 and 5. The first run consists of tokens 1 and 2, the second of
+    # token 4. Shape: (2 * number of runs,)
     has_changed = numpy.diff(is_missing, prepend=False, append=False)
     edges = numpy.flatnonzero(has_changed).tolist()
     begins = edges[::2]

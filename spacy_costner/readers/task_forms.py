@@ -1,6 +1,6 @@
-"""Write tasks in the forms of the files that annotation tools import.
+"""Write tasks in the import formats of annotation tools.
 
-`save_tasks` writes a file in one of `TASK_FORMS`. A *record* is what JSON has for a task.
+`save_tasks` writes a file in one of `TASK_FORMS`. A *record* is the JSON value of a task.
 """
 
 import json
@@ -14,8 +14,9 @@ from .tasks import Task, TaskSpan, TaskToken
 
 
 def task_to_json(task: Task) -> dict[str, Any]:
-    """Make the record of a task in Prodigy's form, which `task_from_json` reads. Prodigy doesn't
-    know the keys "missing" and "has_unknown_spaces": they are for `task_from_json`."""
+    """Convert a task to a record in Prodigy's format, which `task_from_json` reads. The keys
+    "missing" and "has_unknown_spaces" aren't part of Prodigy's format. They are only used by
+    `task_from_json`."""
     record: dict[str, Any] = {"text": task.text}
     if task.tokens is not None:
         record["tokens"] = _tokens_to_json(task.tokens, task.text)
@@ -29,15 +30,15 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 
 def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
-    """Add the other keys and values of a task to its record. They replace no key of the record: a
-    task that was read from "entities" may also have an empty list of "spans", for example."""
+    """Add a task's other keys and values to its record. Existing keys aren't overwritten. For
+    example, a task that was read from "entities" may also contain an empty list of "spans"."""
     other_keys = {key: value for key, value in task.extra.items() if key not in record}
     return {**record, **other_keys}
 
 
 def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, Any]]:
-    """The tokens of a text as Prodigy has them. "ws" says whether a space follows. Prodigy doesn't
-    know "sent_start"."""
+    """Convert the tokens of a text to Prodigy's format. "ws" is True if a token is followed by a
+    space. "sent_start" isn't part of Prodigy's format."""
     json_tokens: list[dict[str, Any]] = []
     starts = {token.start for token in tokens}
     for i, (start, end, sent_start) in enumerate(tokens):
@@ -50,9 +51,9 @@ def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, An
 
 
 def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> list[dict[str, Any]]:
-    """The spans of a text as Prodigy has them. A span that begins and ends with tokens has the
-    numbers of its first and its last token, too."""
-    # The index of the token that begins, or ends, at a character.
+    """Convert the spans of a text to Prodigy's format. The indices of the first and last token are
+    included if a span begins and ends with tokens."""
+    # The index of the token that begins or ends at a character.
     token_at_start = {token.start: i for i, token in enumerate(tokens)}
     token_at_end = {token.end: i for i, token in enumerate(tokens)}
     json_spans: list[dict[str, Any]] = []
@@ -66,12 +67,12 @@ def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> li
 
 
 def _task_to_doccano(task: Task) -> dict[str, Any]:
-    """Make the record of a task for doccano:
+    """Convert a task to a record in doccano's format:
 
         {"text": "…", "label": [[start, end, label], …], "scores": […], …}
 
-    A doccano span has no place for a score, so the scores are a separate list. doccano shows other
-    keys as metadata of the text.
+    A doccano span can't contain a score, so the scores are in a separate list. doccano displays
+    other keys as metadata of the text.
     """
     labels = []
     scores = []
@@ -81,7 +82,7 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
         scores.append(extra.get("score"))
         has_scores = has_scores or "score" in extra
     record: dict[str, Any] = {"text": task.text}
-    if task.spans is not None:  # None: nobody has annotated the text
+    if task.spans is not None:  # None: the text isn't annotated
         record["label"] = labels
     if has_scores:
         record["scores"] = scores
@@ -89,15 +90,15 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
 
 
 def _task_to_label_studio(task: Task) -> dict[str, Any]:
-    """Make the record of a task for Label Studio:
+    """Convert a task to a record in Label Studio's format:
 
         {"data": {"text": "…", …}, "predictions": [{"result": […]}]}
 
-    The labeling interface of the project needs <Labels name="label" toName="text"> and <Text
-    name="text" value="$text"/>. Offsets count UTF-16 code units, as JavaScript does.
+    The labeling interface of the project must contain <Labels name="label" toName="text"> and <Text
+    name="text" value="$text"/>. Offsets count UTF-16 code units, as in JavaScript.
     """
     text = task.text
-    # For each offset in characters the offset in code units. Length: the number of characters + 1.
+    # The code unit offset of each character offset. Length: the number of characters + 1.
     unit_at = [0, *utf16_ends(text)]
     results = []
     for i, (start, end, label, extra) in enumerate(task.spans or []):
@@ -108,20 +109,20 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        # The id of a result has to be unique, so it replaces an "id" in `extra`. That is the id
-        # of an entity, such as a person, and several spans may have it.
+        # The ID of a result must be unique, so it replaces any "id" in `extra`, which is the ID of
+        # an entity such as a person and may be shared by several spans.
         results.append({**extra, **result, "value": value})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
-    if task.spans is not None:  # None: annotators begin without predicted spans
+    if task.spans is not None:  # None: there are no predictions to start from
         record["predictions"] = [{"result": results}]
     return record
 
 
 class TaskForm(NamedTuple):
-    """The form of the files of tasks that an annotation tool imports.
+    """The format of files that an annotation tool imports.
 
-    to_json (Callable[[Task], dict[str, Any]]): Makes the JSON of a task.
-    suffix (str): ".json" for an array of tasks, ".jsonl" for a task on each line.
+    to_json (Callable[[Task], dict[str, Any]]): Converts a task to JSON.
+    suffix (str): ".json" for an array of tasks, ".jsonl" for one task per line.
     """
 
     to_json: Callable[[Task], dict[str, Any]]
@@ -133,15 +134,15 @@ TASK_FORMS: dict[str, TaskForm] = {
     "doccano": TaskForm(_task_to_doccano, ".jsonl"),
     "label-studio": TaskForm(_task_to_label_studio, ".json"),
 }
-"""The form of the files that each annotation tool imports, keyed by the name of the tool."""
+"""The import format of each annotation tool, keyed by the name of the tool."""
 
 
 def check_task_form(name: str, path: Path) -> None:
-    """Check, before any work, that tasks can be written for a tool to a file.
+    """Check the format and suffix of an output file before doing any work.
 
     name (str): The name of the tool: one of `TASK_FORMS`.
     path (Path): The output file.
-    RAISES (ValueError): If there is no such form, or it has files of another suffix.
+    RAISES (ValueError): If the format is unknown, or requires a different suffix.
     """
     if name not in TASK_FORMS:
         raise ValueError(f"format: expected one of {[*TASK_FORMS]}, got {name!r}")
@@ -151,12 +152,12 @@ def check_task_form(name: str, path: Path) -> None:
 
 
 def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Write tasks to a file that an annotation tool imports: see `save_tasks`. If writing fails,
-    part of the file is left behind."""
+    """Write tasks to a file that an annotation tool imports: see `save_tasks`. If writing fails, an
+    incomplete file is left behind."""
     to_json, suffix = TASK_FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
-    # Metadata may have half of a surrogate pair, which can't be UTF-8. "backslashreplace" writes it
-    # as \udc00, for example, which is its escape in JSON, too.
+    # Metadata may contain lone surrogates, which can't be encoded in UTF-8. "backslashreplace"
+    # writes them as JSON escape sequences, such as \udc00.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         if suffix == ".json":  # one array of all tasks
             file.write("[\n" + ",\n".join(lines) + "\n]\n")
@@ -166,13 +167,13 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Save tasks to a file that an annotation tool imports. If saving fails, an earlier file of
-    that name stays as it was.
+    """Save tasks to a file that an annotation tool imports. If saving fails, an existing file of
+    this name isn't modified.
 
     path (Path): The output file.
-    tasks (Iterable[Task]): The tasks to write.
+    tasks (Iterable[Task]): The tasks to save.
     form (str): "prodigy", "doccano" (both JSONL) or "label-studio" (JSON).
-    RAISES (ValueError): If there is no such form, or it has files of another suffix.
+    RAISES (ValueError): If the format is unknown, or requires a different suffix.
     """
     check_task_form(form, path)
     save_file(path, lambda new_path: write_tasks(new_path, tasks, form))

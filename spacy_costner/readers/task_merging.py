@@ -1,7 +1,7 @@
-"""Merge all annotations of one text into one task, so that no doc contradicts another.
+"""Merge all annotations of a text into one task, so that no docs contradict each other.
 
-Annotation tools write a task for each annotator, or for each yes-no question about a text. In
-Prodigy, the interface (*view*) shows what a person was asked.
+Annotation tools write one task per annotator, or one task per yes-no question about a text. In
+Prodigy, the interface (*view*) determines the question.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -14,21 +14,20 @@ from .offsets import Range
 from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 
 SpanKey = tuple[int, int, str, str]
-"""Start, end, label and answer of a span. Spans with the same key are the same span."""
+"""The start, end, label and answer of a span. Spans with the same key are considered equal."""
 
 YES_NO_VIEWS = ("ner", "pos", "spans")
-"""Prodigy's interfaces that show spans, and ask if they are right."""
+"""Prodigy interfaces that display spans and ask whether they are correct."""
 
 MANUAL_VIEWS = ("ner_manual", "pos_manual", "relations", "spans_manual")
-"""Prodigy's interfaces in which a person marks all spans of a text."""
+"""Prodigy interfaces in which all spans of a text are annotated."""
 
 DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
 ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 
 
 def answer_to(annotated: Task | TaskSpan) -> str:
-    """The answer to a Prodigy task, or to one of its spans. It is "accept" if the answer is
-    missing."""
+    """Return the answer to a Prodigy task or span. The default is "accept"."""
     answer: str = annotated.extra.get("answer", "accept")
     return answer
 
@@ -36,24 +35,24 @@ def answer_to(annotated: Task | TaskSpan) -> str:
 def merge_tasks(
     tasks: Iterable[AnnotatedTask], info: CorpusInfo
 ) -> Iterator[tuple[FilePlace, Task]]:
-    """Merge all annotations of the same text into one task, so that no doc contradicts another.
-    Tasks that reject different spans of a text are not merged: these spans may overlap. A *text
-    key* is a number that all annotations of a text share.
+    """Merge all annotations of the same text into one task, so that no docs contradict each other.
+    Tasks that reject different spans of a text aren't merged, because these spans may overlap. A
+    *text key* is a number that all annotations of a text share.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    info (CorpusInfo): The problems are added to it.
-    YIELDS (tuple[FilePlace, Task]): Tasks and their places: first those without a text key, then
-        the merged ones, with the place of their first annotation.
+    info (CorpusInfo): Problems are added to it.
+    YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
+        first, followed by merged tasks, each with the location of its first annotation.
     """
     groups: dict[Hashable, list[tuple[FilePlace, Task]]] = {}
     for place, text_key, task in tasks:
         if _has_answered_spans(task):
             info.add_problem(ONE_BY_ONE, place, shown(task.text))
         task = _make_explicit(task)
-        if text_key is None:  # nobody else has annotated the text
+        if text_key is None:  # the text has no other annotations
             yield place, task
         else:
-            # A rejected annotation is not merged with an accepted one.
+            # Rejected annotations aren't merged with accepted ones.
             answer = answer_to(task)
             rejected_spans: frozenset[SpanKey] = frozenset()
             if answer == "reject":
@@ -62,7 +61,7 @@ def merge_tasks(
             groups.setdefault(group_key, []).append((place, task))
 
     for group in groups.values():
-        # If a person has reviewed the annotations of others, the review decides.
+        # If someone has reviewed the annotations of others, only the review is used.
         reviewed = [
             (place, task) for place, task in group if task.extra.get("_view_id") == "review"
         ]
@@ -70,7 +69,8 @@ def merge_tasks(
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
-        # Answers to several yes-no questions about a text complement each other: no problem.
+        # Answers to different yes-no questions about a text complement each other, so there is no
+        # problem.
         if len(group) > 1 and not _is_binary(first_task):
             is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
@@ -79,9 +79,9 @@ def merge_tasks(
 
 
 def _make_explicit(task: Task) -> Task:
-    """Add to a Prodigy task what its export only implies. A yes-no question is about some spans, so
-    the annotation of the rest of the text is missing. If a person has marked all spans of a text,
-    and the task has no list of spans, the text has none."""
+    """Add information to a Prodigy task that its export only implies. A yes-no question only refers
+    to some spans, so the rest of the text is missing annotation. If the annotator was asked for all
+    spans and the task has no list of spans, the text contains no spans."""
     if view_of(task) in NO_SPANS_VIEWS:
         return task._replace(spans=None)
     if _is_binary(task):
@@ -92,16 +92,17 @@ def _make_explicit(task: Task) -> Task:
 
 
 def view_of(task: Task) -> Any:
-    """The Prodigy interface in which a task was annotated. None: it is unknown."""
+    """Return the Prodigy interface in which a task was annotated, or None if unknown."""
     view = task.extra.get("_view_id")
-    if view == "review":  # the interface that shows the annotations of several people
+    if view == "review":  # the interface for reviewing the annotations of several people
         return task.extra.get("view_id")
     return view
 
 
 def _is_manual(task: Task) -> bool:
-    """Whether a person was asked for all spans of a Prodigy text. An interface of several blocks
-    shows tokens only if one of the blocks asks for spans. A task with options is a choice."""
+    """Check whether the annotator of a Prodigy task was asked to mark all spans. In an interface
+    with several blocks, tasks only have tokens if one of the blocks is for spans. A task with
+    options is a multiple-choice question."""
     view = view_of(task)
     if view == "blocks":
         return task.tokens is not None
@@ -109,12 +110,12 @@ def _is_manual(task: Task) -> bool:
 
 
 def _merge_annotations(annotations: list[Task]) -> Task:
-    """Merge the annotations of one text, at least one, into one task.
+    """Merge one or more annotations of the same text into one task.
 
-    An annotation is complete if a person has looked for all entities of the text, and binary if it
-    is the answer to a yes-no question about one span. If there are complete annotations, binary
-    ones don't count. A span that all complete annotations have is kept. Where only some have a
-    span, annotation becomes missing. If all annotations are binary, all their spans are kept.
+    An annotation is complete if all entities of the text were annotated, and binary if it answers a
+    yes-no question about one span. If there are complete annotations, binary ones are ignored.
+    Spans that all complete annotations contain are kept. If only some of them contain a span, the
+    annotation there is missing. If all annotations are binary, all their spans are kept.
     """
     binary_tasks: list[Task] = []
     complete_tasks: list[Task] = []
@@ -124,13 +125,13 @@ def _merge_annotations(annotations: list[Task]) -> Task:
         elif task.spans is not None:
             complete_tasks.append(task)
     counted_tasks = complete_tasks or binary_tasks
-    if not counted_tasks:  # nobody has annotated the text
+    if not counted_tasks:  # the text isn't annotated
         return annotations[0]
     if len(counted_tasks) == 1:
         return counted_tasks[0]
 
-    # The last annotation of a span replaces earlier ones. They may differ in `extra`, such as in
-    # the id of the span.
+    # The last annotation of a span replaces earlier ones, which may have different values in
+    # `extra`, such as the ID of the span.
     spans: dict[SpanKey, TaskSpan] = {}
     missing: set[Range] = set()
     for task in counted_tasks:
@@ -148,9 +149,9 @@ def _merge_annotations(annotations: list[Task]) -> Task:
 
 
 def _is_binary(task: Task) -> bool:
-    """Whether a task is the answer to a yes-no question about its spans. Prodigy's export has this
-    under the key "_is_binary", and in all versions the interface shows it. A task whose spans all
-    have answers is one such question about each span."""
+    """Check whether a task answers a yes-no question about its spans. In Prodigy's export, this is
+    stored under the key "_is_binary". In versions without this key, it follows from the interface.
+    If all spans of a task have an answer, there was a separate question about each span."""
     is_binary = task.extra.get("_is_binary")
     if isinstance(is_binary, bool):
         return is_binary
@@ -158,18 +159,19 @@ def _is_binary(task: Task) -> bool:
 
 
 def _has_answered_spans(task: Task) -> bool:
-    """Whether each span of a task has an answer, and nothing else shows what the person was asked.
-    Prodigy merges yes-no questions about the spans of a text into such a task."""
+    """Check whether each span of a task has an answer, and the question can't be inferred from
+    other keys. Prodigy merges yes-no questions about the spans of a text into a task of this
+    form."""
     if isinstance(task.extra.get("_is_binary"), bool) or view_of(task) is not None:
         return False
     return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())
 
 
 def _span_key(span: TaskSpan) -> SpanKey:
-    """The key by which spans of a text are compared: see `SpanKey`."""
+    """Return the key for comparing spans of a text: see `SpanKey`."""
     return span.start, span.end, span.label, answer_to(span)
 
 
 def _span_keys(task: Task) -> set[SpanKey]:
-    """The keys of all spans of a task."""
+    """Return the keys of all spans of a task."""
     return {_span_key(span) for span in task.spans or ()}

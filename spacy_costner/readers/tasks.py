@@ -1,8 +1,8 @@
-"""Tasks: texts with annotated spans, as the JSON of annotation tools has them.
+"""Read tasks, which are texts with annotated spans, from the JSON of annotation tools.
 
-`task_from_json` reads the forms of several tools. The module `label_studio` reads Label Studio's
-export, and `task_forms` writes tasks. A *record* is what JSON has for a task, and a *json_span* is
-what it has for a span. Offsets count characters, except where UTF-16 code units are named.
+`task_from_json` reads the formats of several tools. The module `label_studio` reads Label Studio's
+export, and `task_forms` writes tasks. A *record* is the JSON value of a task, and a *json_span* is
+the JSON value of a span. Offsets count characters, unless UTF-16 code units are mentioned.
 """
 
 import re
@@ -14,23 +14,23 @@ from .files import SURROGATE, FilePlace, read_values, shown
 from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
-"""The keys under which tools have the list of spans: Prodigy "spans", spaCy 2 and Hugging Face
-"entities", spaCy's `Doc.to_json` "ents", doccano "labels" or "label"."""
+"""The keys of the list of spans in different tools: "spans" in Prodigy, "entities" in spaCy 2 and
+Hugging Face, "ents" in spaCy's `Doc.to_json`, and "labels" or "label" in doccano."""
 
 START_KEYS = ("start", "start_offset")
 END_KEYS = ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type", "entity_group")
-"""The keys under which a span may have its label: "entity_group" by Hugging Face pipelines."""
+"""The possible keys of a span's label. Hugging Face pipelines use "entity_group"."""
 
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
-"""The keys of a span that aren't in `TaskSpan.extra`."""
+"""The keys of a span that aren't copied to `TaskSpan.extra`."""
 
 ANSWERS = ("accept", "reject", "ignore")
 """The possible answers to a task in Prodigy."""
 
 NO_SPANS_VIEWS = ("choice", "classification", "compare", "diff", "html", "text")
-"""The Prodigy interfaces that don't ask for spans. Their tasks may have spans, such as matches of
-patterns, but nobody has annotated these."""
+"""Prodigy interfaces in which spans aren't annotated. Tasks may contain spans, such as the matches
+of patterns, but nobody has reviewed them."""
 
 LOCATION = re.compile(
     r"\s*([a-z][a-z0-9+.-]*://\S+|/?data/(upload|local-files)/\S+|\S+\."
@@ -43,10 +43,10 @@ LOCATION = re.compile(
 class TaskSpan(NamedTuple):
     """An annotated span of a text.
 
-    start (int): The first character of the span.
-    end (int): The character after its last.
+    start (int): The index of the first character of the span.
+    end (int): The index after the last character of the span.
     label (str): The label.
-    extra (Mapping[str, Any]): The other keys and values of its JSON, such as a score.
+    extra (Mapping[str, Any]): The other keys and values in the JSON, such as a score.
     """
 
     start: int
@@ -58,9 +58,9 @@ class TaskSpan(NamedTuple):
 class TaskToken(NamedTuple):
     """A token of a text.
 
-    start (int): The first character of the token.
-    end (int): The character after its last.
-    sent_start (bool | None): Whether it begins a sentence. None: it is unknown.
+    start (int): The index of the first character of the token.
+    end (int): The index after the last character of the token.
+    sent_start (bool | None): Whether the token begins a sentence. None if unknown.
     """
 
     start: int
@@ -72,13 +72,12 @@ class Task(NamedTuple):
     """A text and its annotation.
 
     text (str): The text.
-    spans (list[TaskSpan] | None): The entities. None: nobody has annotated the text.
-    tokens (list[TaskToken] | None): The tokens. None: the pipeline's tokenizer finds them.
-    missing (tuple[Range, ...]): The parts of an annotated text, in characters, that nobody has
-        annotated.
-    has_unknown_spaces (bool): Whether the original whitespace is unknown. The text then has a
-        single space between any two tokens.
-    extra (Mapping[str, Any]): The other keys and values of its JSON, such as "meta" and "answer".
+    spans (list[TaskSpan] | None): The entities, or None if the text isn't annotated.
+    tokens (list[TaskToken] | None): The tokens. If None, the text is tokenized by the pipeline.
+    missing (tuple[Range, ...]): The ranges of characters that are missing annotation.
+    has_unknown_spaces (bool): Whether the original whitespace is unknown. If True, tokens are
+        separated by a single space in the text.
+    extra (Mapping[str, Any]): The other keys and values in the JSON, such as "meta" and "answer".
     """
 
     text: str
@@ -90,12 +89,12 @@ class Task(NamedTuple):
 
 
 class AnnotatedTask(NamedTuple):
-    """One annotation of a text. Several people may have annotated the same text.
+    """An annotation of a text. The same text may have been annotated by several people.
 
-    place (FilePlace): The file and the line or row that it was read from.
-    text_key (int | None): A number that all annotations of the text share. None: the text has no
-        other annotation.
-    task (Task): The text with the annotation.
+    place (FilePlace): The location of the annotation: its file, and its line or row.
+    text_key (int | None): A number shared by all annotations of the text, or None if the text has
+        no other annotations.
+    task (Task): The text and its annotation.
     """
 
     place: FilePlace
@@ -106,9 +105,9 @@ class AnnotatedTask(NamedTuple):
 def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
     """Read the tasks of a JSON or JSONL file.
 
-    path (Path): The JSON or JSONL file.
-    YIELDS (tuple[FilePlace, Task]): Each task, and its place.
-    RAISES (CorpusError): If the file isn't JSON, or something in it isn't a task.
+    path (Path): The file.
+    YIELDS (tuple[FilePlace, Task]): Each task, with its location.
+    RAISES (CorpusError): If the file isn't JSON, or a value in it isn't a task.
     """
     _, records = read_values(path)
     for place, record in records:
@@ -116,19 +115,20 @@ def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
 
 
 def task_from_json(record: Any, place: FilePlace) -> Task:
-    """Read a task in any of these forms, where a span is [start, end, label] or has these keys:
+    """Create a task from any of these JSON formats. A span is a list [start, end, label] or an
+    object with these keys:
 
         {"text": "…", "spans": […]}                   Prodigy, also with tokens and answer
-        {"text": "…", "label": […]}                   doccano; "labels" and "entities" too
+        {"text": "…", "label": […]}                   doccano, also with "labels" or "entities"
         ["…", {"entities": […]}]                      spaCy 2, also ["…", […]]
-        {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
+        {"text": "…", "ents": […], "tokens": […]}     spaCy's Doc.to_json
 
-    record (Any): The value of a JSON line.
-    place (FilePlace): The line, for error messages.
-    RETURNS (Task): The text, with its spans and its other values.
-    RAISES (CorpusError): If it isn't a task.
+    record (Any): The JSON value, such as a line of JSONL.
+    place (FilePlace): The location of the record, for error messages.
+    RETURNS (Task): The text, its spans, and its other values.
+    RAISES (CorpusError): If the record isn't a task.
     """
-    # spaCy 2 has a pair, of the text and an object or a list of spans. It becomes one object.
+    # In spaCy 2, a record is a pair of a text and an object or list of spans.
     if isinstance(record, list) and len(record) == 2:
         text, annotation = record
         if isinstance(annotation, list):
@@ -160,16 +160,16 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:
-    """Check that the answer to a Prodigy task or span, if it has one, is one of `ANSWERS`. The
-    answer itself goes into `extra`: `task_docs` decides what it means. `key` is the name of the
-    answer in the error message."""
+    """Check that the answer to a Prodigy task or span, if any, is one of `ANSWERS`. The answer is
+    stored in `extra` and interpreted by `task_docs`. `key` is the name of the answer in error
+    messages."""
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"{key}: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
 
 
 def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Range, ...]:
-    """Read which characters of a text nobody has annotated. `task_to_json` writes them under the
-    key "missing"."""
+    """Read the character ranges of a text that are missing annotation. `task_to_json` writes them
+    under the key "missing"."""
     pairs = record.get("missing", [])
     if not isinstance(pairs, list):
         raise place.refuse(f"missing: expected a list of [start, end], got {shown(pairs)}")
@@ -181,16 +181,16 @@ def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Ran
 
 
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
-    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`. None: nobody
-    has annotated the text, so there is no such list. Other values under these keys, and two
-    different lists, are refused."""
+    """Return the key in `SPAN_KEYS` under which a task stores the list of its spans, or None if
+    there is no list, because the text isn't annotated. Raises an error if the value isn't a list,
+    or if there are two different lists."""
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
-    # The label of a text, which Prodigy's interface "classification" asks for, isn't a list.
+    # In Prodigy's "classification" interface, "label" is the label of the text and not a list.
     if present_keys and not list_keys and record.get("_view_id") not in NO_SPANS_VIEWS:
         key = present_keys[0]
         raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
-    # A tool may write several of the keys, and leave the lists empty that it doesn't use.
+    # A tool may write several of the keys, with empty lists for the keys that it doesn't use.
     filled_keys = [key for key in list_keys if record[key]]
     if len(filled_keys) > 1 and record[filled_keys[0]] != record[filled_keys[1]]:
         raise place.refuse(f"expected one list of spans, got {' and '.join(filled_keys)}")
@@ -202,17 +202,19 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
 
 
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read the spans of a text. A span with several labels becomes a span for each label.
+    """Create the spans of a text from JSON. A span with several labels is converted to one span per
+    label.
 
-    Some tools write the text of a span with its offsets. If more of these texts are found when the
-    offsets are read as UTF-16 code units, as in JavaScript, the offsets are read in this way.
+    Some tools write the text of each span next to its offsets. If more of these texts match when
+    the offsets are read as UTF-16 code units, as in JavaScript, the offsets are converted to
+    characters.
 
-    json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
+    json_spans (list[Any]): The JSON values of the spans: lists [start, end, label] or objects.
     text (str): The text of the task.
     key (str): The key of the list, for error messages.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskSpan]): The spans, in characters.
-    RAISES (CorpusError): If something isn't a span of the text.
+    place (FilePlace): The location of the task, for error messages.
+    RETURNS (list[TaskSpan]): The spans, with character offsets.
+    RAISES (CorpusError): If a value isn't a span of the text.
     """
     n_units = utf16_length(text)
     spans: list[TaskSpan] = []
@@ -221,21 +223,21 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     if n_units == len(text):
         return spans
 
-    # Some characters are two code units, so the offsets may count characters or code units.
-    # Characters are tried first.
+    # Some characters consist of two code units, so it is unclear whether the offsets count
+    # characters or code units. Characters are preferred.
     converted_spans = _spans_in_characters(spans, text)
     if count_in_place(text, converted_spans) > count_in_place(text, spans):
         spans = converted_spans
-    # `_read_span` has allowed ends up to the number of code units. Now they count characters.
+    # `_read_span` only checks that ends are valid as code units. Now check them as characters.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
 def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read a span from a list [start, end, label] or an object, and make a span for each of its
-    labels. The offsets stay as they are in the JSON, and the end is at most `limit`, in code units.
-    `key`, the key of the list of spans, is for error messages."""
+    """Read a span from a list [start, end, label] or an object. Returns one span per label, without
+    converting its offsets. The end must not exceed `limit`, the length of the text in code units.
+    `key`, the key of the list of spans, is used in error messages."""
     extra: Mapping[str, Any] = {}
     if isinstance(json_span, dict):
         start = _first_value(json_span, START_KEYS)
@@ -253,7 +255,7 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
         expected = "entities with an aggregation_strategy, such as 'simple', of a pipeline"
         raise place.refuse(f"{key}: expected {expected}, got tags of tokens: {shown(json_span)}")
     start, end = _range_from_json([start, end], limit, key, place)
-    # A Label Studio span has a list of labels.
+    # In Label Studio, a span has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
     if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
         raise place.refuse(f"{key}: expected the label of a span, got {shown(json_span)}")
@@ -266,7 +268,8 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """The value of a record under the first of these keys that it has. None: it has no such key."""
+    """Return the value of the first of these keys that a record contains, or None if there is
+    none."""
     for key in keys:
         if key in record:
             return record[key]
@@ -274,11 +277,11 @@ def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range:
-    """Check that a value is a list [start, end] of two offsets in a text, and return them. The end
-    is at most `limit`, the length of the text in characters or code units. `key` and `place` are
-    for error messages."""
+    """Check that a value is a list [start, end] of two offsets in a text, and return the offsets.
+    The end must not exceed `limit`, the length of the text in characters or code units. `key` and
+    `place` are used in error messages."""
     is_pair = isinstance(pair, list) and len(pair) == 2
-    # `type` instead of `isinstance`, as True is an instance of int, too.
+    # `isinstance` can't be used because True is also an instance of int.
     if not is_pair or type(pair[0]) is not int or type(pair[1]) is not int:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(pair)}")
     start, end = pair
@@ -289,21 +292,21 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether the text at the offsets of a span equals the text that the tool has saved for it,
-    under the key "text". True if the tool has saved no text."""
+    """Check whether the text at a span's offsets matches the text that the annotation tool has
+    saved under the key "text". Returns True if no text was saved."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True
-    if span.end > len(text):  # its offsets may count code units
+    if span.end > len(text):  # the offsets may count code units
         return False
-    # Only the words are compared, as a tool may have changed the whitespace.
+    # Compare only the words, because tools may change the whitespace.
     return quoted_words == split_words(text[span.start : span.end])
 
 
 def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
-    """Count the spans that have their text (see `has_its_text`), and the spans that also have its
-    whitespace: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀",
-    but these characters are "😀 "."""
+    """Count the spans that match their saved text (see `has_its_text`), and the spans that also
+    match its whitespace. The second count is needed for texts such as "a 😀 😀": the word from 2 to
+    4 is "😀" in characters and in code units, but the characters also contain a space."""
     n_in_place = 0
     n_equal = 0
     for span in spans:
@@ -313,20 +316,20 @@ def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
 
 
 def words_of_quote(span: TaskSpan) -> list[str]:
-    """The words of the text that a tool has written with the offsets of a span. Empty: it has
-    written no text."""
+    """Return the words of the text that a tool has saved with a span, or an empty list if no text
+    was saved."""
     quote = span.extra.get("text")
     return split_words(quote) if isinstance(quote, str) else []
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at whitespace, and at the characters `\\n`, which Label Studio writes for a line
-    break in a quoted text."""
+    """Split a text at whitespace and at the two characters `\\n`, with which Label Studio escapes
+    line breaks in quoted text."""
     return text.replace("\\n", " ").split()
 
 
 def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
-    """Convert the offsets of spans from UTF-16 code units of the text to characters."""
+    """Convert the offsets of spans from UTF-16 code units to characters."""
     ends = utf16_ends(text)
     converted = []
     for span in spans:
@@ -336,9 +339,9 @@ def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]
 
 
 def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
-    """Read the value under the key "tokens" of a task, and check that the tokens cover its text in
-    order. None: the task has no tokens. Tokens that don't cover all words, or have another text
-    than the text at their offsets, are refused."""
+    """Read the tokens of a task, and check that they cover its text in order. Returns None if the
+    task has no tokens. Raises an error if a word isn't covered, or the saved text of a token
+    differs from the text at its offsets."""
     if json_tokens is None:
         return None
     is_list = isinstance(json_tokens, list)
@@ -351,7 +354,7 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
         start, end = _range_from_json(offsets, len(text), "tokens", place)
         tokens.append(TaskToken(start, end, json_token.get("sent_start")))
 
-    # A tool may have written the text of a token next to its offsets.
+    # A tool may have saved the text of each token next to its offsets.
     for json_token, (start, end, _) in zip(json_tokens, tokens):
         expected = text[start:end]
         if json_token.get("text", expected) != expected:
@@ -362,10 +365,10 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
 
 
 def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
-    """Check that each word of a text is in exactly one token: that tokens don't overlap, and that
-    nothing but whitespace is between them, before the first one and after the last one.
+    """Check that each word of a text is covered by exactly one token. Tokens must not overlap, and
+    there may only be whitespace between, before and after them.
 
-    RAISES (CorpusError): If a word isn't.
+    RAISES (CorpusError): If a word isn't covered, or is covered twice.
     """
     expected = "expected each word of the text exactly once"
     end_of_text = TaskToken(start=len(text), end=len(text), sent_start=None)
@@ -381,13 +384,13 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
 
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
-    """Make a text of words, with a space between any two, as the original whitespace is unknown.
+    """Join words to a text, separated by single spaces, because the original whitespace is unknown.
 
     words (Sequence[Any]): The words of a text, in order.
-    key (str): Their key, for errors.
-    place (FilePlace): Their place, for errors.
-    RETURNS (tuple[str, list[TaskToken]]): The text, and its tokens.
-    RAISES (CorpusError): If something isn't a word.
+    key (str): The key of the words, for error messages.
+    place (FilePlace): The location of the words, for error messages.
+    RETURNS (tuple[str, list[TaskToken]]): The text and its tokens.
+    RAISES (CorpusError): If a value isn't a word.
     """
     tokens: list[TaskToken] = []
     start = 0

@@ -1,7 +1,7 @@
-"""Read texts that a pipeline is to annotate.
+"""Read texts for annotation by a pipeline.
 
-`read_texts` reads the docs of any corpus without their annotation. `is_text` finds out whether a
-file is plain text. Large files are read in parts: see `file_parts`.
+`read_texts` reads the docs of any corpus without their annotation. `is_text` checks whether a file
+is plain text. Large files are read in parts: see `file_parts`.
 """
 
 import re
@@ -29,30 +29,30 @@ CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
 """Suffixes of files that are never plain text."""
 
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
-"""Matches a line of a corpus in columns: a token first and its tag last."""
+"""Matches a line of a column file, which begins with a token and ends with a tag."""
 
 SENTENCE_ENDS = frozenset([*Sentencizer.default_punct_chars, "…", ":", ";"])
-"""The characters that the last line of a sentence, or of a part of it, ends with."""
+"""The characters that may end the last line of a sentence or clause."""
 
 CLOSING = CONCAT_QUOTES + ")]"
 """The characters that may follow the end of a sentence."""
 
 MIN_PAIRS = 3
-"""The minimum number of pairs of lines that can show whether lines are wrapped."""
+"""The minimum number of pairs of lines to detect whether lines are wrapped."""
 
 
 def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS) -> Iterator[Doc]:
-    """Read texts for a pipeline. The docs have no annotation except for the sentence starts that a
-    corpus has.
+    """Read texts for annotation by a pipeline. The docs have no annotation, except for the sentence
+    starts of the corpus, if available.
 
-    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A text file, each line of which becomes a doc, or any corpus: see
         `read_docs`.
-    options (ReadOptions): How to read a corpus, where there are several ways.
-    YIELDS (Doc): The docs, without empty ones.
-    RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
-        line.
-    RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
+    options (ReadOptions): Options for reading a corpus.
+    YIELDS (Doc): The docs. Docs without tokens are skipped.
+    RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
+        the line.
+    RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.
     """
     for file in corpus_files(Path(path)):
         if is_text(file):
@@ -62,7 +62,7 @@ def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS)
 
 
 def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Make a doc from each line of a file that isn't empty."""
+    """Create a doc from each non-empty line of a file."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         text = line.strip()
         if not text:
@@ -76,16 +76,16 @@ def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
 
 
 def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) -> Iterator[Doc]:
-    """Read the docs of a corpus as `spacy apply` does: their tokens and sentence starts, without
-    entities."""
+    """Read the docs of a corpus as in `spacy apply`, with their tokens and sentence starts, but
+    without entities."""
     predicted = Predicted()
-    # The scheme of tags doesn't matter, so no tags are refused.
+    # The tag scheme is irrelevant. Read tags as labels, so that none are rejected.
     options = replace(options, scheme=LABELS)
     context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
         if len(doc):
-            # `read_file` has put docs of the tokenizer in `predicted`, for docs of the corpus that
-            # have the same tokens.
+            # If the tokens are from the tokenizer, `read_file` has stored the doc that the
+            # tokenizer created in `predicted`.
             text_doc = predicted.get(doc)
             if text_doc is None:
                 text_doc = as_spacy_applies(doc)
@@ -93,8 +93,7 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file is plain text, and not a corpus: neither JSON nor columns of words and
-    tags."""
+    """Check whether a file is plain text instead of a corpus, such as JSON or a column file."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     if is_csv(path) or is_rasa_text(path):
@@ -110,18 +109,18 @@ def is_text(path: Path) -> bool:
             n_lines += 1
         if TAGGED.fullmatch(line):
             n_tagged += 1
-    # Some lines of a text may look like a token and its tag: "I saw O".
+    # Some lines of a text may look like a token and its tag, such as "I saw O".
     return n_tagged <= n_lines / 2
 
 
 def has_wrapped_lines(path: Path) -> bool:
-    """Whether the lines at the beginning of a .txt file look like wrapped lines of one text: most
-    lines don't end as sentences do, and the next lines begin with a letter that isn't
-    upper-case."""
+    """Check whether the first lines of a .txt file look like the wrapped lines of one text: most
+    lines don't end like a sentence, and the following lines begin with a letter that isn't
+    uppercase."""
     if path.suffix != ".txt":
         return False
     lines = [line.strip() for line in read_head(path).split("\n")]
-    n_pairs = 0  # of lines that follow each other without an empty line between them
+    n_pairs = 0  # the number of pairs of consecutive non-empty lines
     n_wrapped = 0
     for line, next_line in pairwise(lines):
         if not line or not next_line:

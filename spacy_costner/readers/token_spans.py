@@ -1,7 +1,8 @@
-"""Find the tokens of the spans of a task.
+"""Align the spans of tasks with the tokens of docs.
 
-The spans of a task count characters, and the spans of a doc count tokens. Where a doc can't have a
-span, the annotation of the tokens there is missing, and the span is reported as a problem.
+The spans of a task are ranges of characters, and the spans of a doc are ranges of tokens. If a doc
+can't represent a span, the annotation of its tokens is missing, and the span is reported as a
+problem.
 """
 
 import re
@@ -19,7 +20,7 @@ from .offsets import Range
 from .tasks import Task, TaskSpan, has_its_text, words_of_quote
 
 MAX_SHIFT = 10
-"""The largest distance, in characters, between the text of a span and its offsets."""
+"""The maximum distance, in characters, between the offsets of a span and its text."""
 
 MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
 MISPLACED = "spans don't match their text: their tokens are missing annotation"
@@ -33,19 +34,19 @@ ONLY_SPACE = "spans are only whitespace: they are left out"
 
 
 class TokenOffsets(NamedTuple):
-    """The characters at which each token of a doc begins and ends. Shapes: (T,)"""
+    """The character offsets at which each token of a doc begins and ends. Shapes: (T,)"""
 
     starts: Ints1d
     ends: Ints1d
 
 
 class TokenSpan(NamedTuple):
-    """The tokens of a span of a task.
+    """A span of a task, aligned with tokens.
 
-    start (int): The first token.
-    end (int): The token after the last.
-    span (TaskSpan | None): The span. None: the doc can't have it, so the annotation of these tokens
-        is missing.
+    start (int): The index of the first token.
+    end (int): The index after the last token.
+    span (TaskSpan | None): The span, or None if the doc can't represent it and the annotation of
+        these tokens is missing.
     """
 
     start: int
@@ -54,7 +55,7 @@ class TokenSpan(NamedTuple):
 
 
 def token_offsets(doc: Doc) -> TokenOffsets:
-    """Read at which characters the tokens of a doc begin and end."""
+    """Get the character offsets at which the tokens of a doc begin and end."""
     starts, lengths = doc.to_array([IDX, LENGTH]).astype("int64").T
     return TokenOffsets(starts, starts + lengths)
 
@@ -62,11 +63,11 @@ def token_offsets(doc: Doc) -> TokenOffsets:
 def align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, context: Context
 ) -> list[TokenSpan]:
-    """Find the tokens of each span of a task: see `_align`. Of several spans with the same tokens
-    and label, which are equal or differ only in the whitespace around these, the last one is
-    returned."""
-    # The token spans by first token, token after the last, and label. The label is None if the doc
-    # can't have the span.
+    """Align each span of a task with the tokens of its doc: see `_align`. If several spans have the
+    same tokens and label, because they are equal or differ only in surrounding whitespace, only the
+    last one is returned."""
+    # Aligned spans, keyed by first token, token after the last, and label. The label is None if the
+    # doc can't represent the span.
     distinct_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
     for task_span in task.spans or ():
         token_span = _align(doc, offsets, task, task_span, place, context)
@@ -85,8 +86,8 @@ def _align(
     place: FilePlace,
     context: Context,
 ) -> TokenSpan:
-    """Find the tokens of a span of a task. If something is wrong with the span, report it. The doc
-    can't have a span that doesn't begin and end with tokens: see `TokenSpan`."""
+    """Align a span of a task with the tokens of its doc. Problems with the span are reported. A
+    doc can't represent spans that don't match token boundaries: see `TokenSpan`."""
     text = task.text
     info = context.info
     span_text = text[span.start : span.end]
@@ -101,15 +102,15 @@ def _align(
         info.add_problem(SHIFTED, place, expected)
         return TokenSpan(shifted_span.start, shifted_span.end, span)
 
-    # Whitespace at the ends of the span belongs to no word. With it the span would not begin and
-    # end with tokens.
+    # Remove leading and trailing whitespace. It doesn't belong to any word, and the span wouldn't
+    # match the token boundaries.
     n_leading = len(span_text) - len(span_text.lstrip())
     n_trailing = len(span_text) - len(span_text.rstrip())
     start = span.start + n_leading
     end = span.end - n_trailing
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
-        # Whitespace alone isn't an entity, so no annotation is missing: the span has no tokens.
+        # Whitespace isn't an entity, so no annotation is missing, and the span has no tokens.
         return TokenSpan(start=0, end=0, span=None)
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
@@ -122,7 +123,7 @@ def _align(
         info.add_problem(MISALIGNED, place, shown_span)
         if context.alignment is not None:
             is_tokenized = task.tokens is None
-            # With the whitespace, as the offsets may not count characters.
+            # Use the original offsets, with whitespace, because they may not count characters.
             context.alignment.add_misaligned(
                 doc, span.start, span.end, place, shown_span, tokenized=is_tokenized
             )
@@ -133,10 +134,10 @@ def _align(
 
 
 def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
-    """Find the tokens of the text that a tool has written with a span, if this text occurs once
-    near the offsets of the span. None: the text occurs there several times or not at all, or
-    doesn't begin and end with tokens."""
-    # Whitespace between the words may differ.
+    """Search near the offsets of a span for the text that a tool has saved with it, and return its
+    tokens. Returns None if the text occurs several times or not at all, or if it doesn't match
+    token boundaries."""
+    # Whitespace between words may differ.
     quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
     matches = []
     for start in range(max(0, span.start - MAX_SHIFT), span.start + MAX_SHIFT + 1):
@@ -149,12 +150,12 @@ def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
 
 
 def touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
-    """Find the tokens that have at least one of the characters from `start` up to, but not
-    including, `end`. Returns the first of these tokens and the one after the last; (0, 0) if no
-    token has them."""
-    # The first token that ends after `start`
+    """Find the tokens that contain any of the characters from `start` to `end` (exclusive). Returns
+    the index of the first token and the index after the last, or (0, 0) if there are no such
+    tokens."""
+    # The first token that ends after `start`.
     first_token = int(numpy.searchsorted(offsets.ends, start, side="right"))
-    # The first token that begins at `end` or after it
+    # The first token that begins at or after `end`.
     end_token = int(numpy.searchsorted(offsets.starts, end, side="left"))
     if first_token >= end_token:  # all characters are between two tokens
         return 0, 0
@@ -164,19 +165,19 @@ def touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
 def without_overlap(
     token_spans: list[TokenSpan], doc: Doc, place: FilePlace, info: CorpusInfo
 ) -> Iterator[TokenSpan]:
-    """Make spans free of overlaps, as entities have to be: where some overlap, the annotation of
-    all their tokens becomes missing, and they are reported.
+    """Remove overlapping spans, because entities can't overlap. They are reported, and the
+    annotation of all their tokens is missing.
 
     token_spans (list[TokenSpan]): The spans of a doc.
-    doc (Doc): The doc, for the text of the problems.
-    place (FilePlace): The place of its task, for the problems.
-    info (CorpusInfo): The problems are added to it.
+    doc (Doc): The doc, whose text is used for reports.
+    place (FilePlace): The location of the task, for reports.
+    info (CorpusInfo): Problems are added to it.
     YIELDS (TokenSpan): The spans without overlaps.
     """
-    # A group is a chain of spans: each overlaps with one before it in the group. A span that
-    # overlaps with no other is a separate group.
+    # Group the spans so that each span in a group overlaps with an earlier one in it. A span
+    # without overlaps forms its own group.
     groups: list[list[TokenSpan]] = []
-    group_end = 0  # the token after the last one of the current group
+    group_end = 0  # the index after the last token of the current group
     for token_span in sorted(token_spans, key=lambda span: (span.start, span.end)):
         if token_span.start >= group_end:
             groups.append([])
@@ -190,7 +191,7 @@ def without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, span=None)
-        # Tokens without a span were reported by `_align`. That they overlap isn't reported, too.
+        # Spans that the doc can't represent were already reported by `_align`.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"

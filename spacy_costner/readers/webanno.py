@@ -1,5 +1,5 @@
-"""WebAnno TSV 3.2 and 3.3, which WebAnno and INCEpTION export: a line for each token, a column for
-each feature of each layer of annotation.
+"""Read WebAnno TSV 3.2 and 3.3, which is exported by WebAnno and INCEpTION. There is one line per
+token, and one column per feature of each annotation layer.
 
     #FORMAT=WebAnno TSV 3.3
     #T_SP=de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity|identifier|value
@@ -11,12 +11,12 @@ each feature of each layer of annotation.
     1-3	8-12	left	_	_
     1-4	13-15	😊	_	_
 
-Lines with the same number in brackets have the same entity. "|" separates stacked entities, and "*"
-is an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code
-units of the whole text. A backslash escapes characters that otherwise have a meaning.
+Lines with the same number in brackets belong to the same entity. Stacked entities are separated by
+"|", and "*" is an entity without a value. Lines such as 1-1.1 contain a part of a token. Offsets
+count the UTF-16 code units of the whole text. Special characters are escaped by a backslash.
 
-A file names only the layers that have annotations in it. So the feature with the labels is found
-for all files of a corpus together: `find_label_feature`.
+A file only defines the layers that contain annotations. Therefore, the label feature is determined
+for all files of a corpus at once: see `find_label_feature`.
 """
 
 import re
@@ -34,46 +34,46 @@ from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken, check_all_words
 
 FORMAT = "#FORMAT=WebAnno TSV "
-"""The beginning of every file, before the version."""
+"""The beginning of every file, before the version number."""
 
 VERSIONS = ("3.2", "3.3")
 TEXT = "#Text="
 LAYER = re.compile(r"#T_(SP|CH|RL)=([^|]+)\|?(.*)")
-"""A layer in the head of a file: its type, its name, and the names of its features. It has spans
-(SP), chains of spans (CH) or relations between spans (RL)."""
+"""Matches the definition of a layer. The groups are its type, its name, and the names of its
+features. The type is SP (spans), CH (chains of spans) or RL (relations between spans)."""
 
 SPANS = "SP"
-"""The type of a layer of spans. Only such a layer has entities."""
+"""The type of span layers. Only these can contain entities."""
 
 ENTITY_FEATURE = "NamedEntity.value"
-"""The feature that has the labels, in the layer for named entities that every project has."""
+"""The label feature of the built-in layer for named entities."""
 
 BUILT_IN = "de.tudarmstadt.ukp."
-"""The beginning of the names of the layers that every project has. Except for the layer of named
-entities, they are for lemmas, parts of speech and other things that aren't entities."""
+"""The prefix of the names of built-in layers. Except for the layer of named entities, they contain
+lemmas, parts of speech and other annotations that aren't entities."""
 
 N_BEFORE_FEATURES = 3
-"""The first three columns have the number of a token, its offsets and its text."""
+"""The number of columns before the features: the token number, the offsets and the text."""
 
 MOST_BETWEEN = 1_000_000
-"""The maximum number of code units between two sentences. Each becomes a blank, so that without a
-limit a wrong offset could make a text of any size."""
+"""The maximum number of code units between two sentences. They are replaced with spaces, so a wrong
+offset could otherwise create a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
-"""Matches the line of a token or of a part of it. The groups are the number of the part, with a
-dot, and the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
+"""Matches the line of a token or of a part of a token. The groups are the number of the part, with
+a dot, and the offsets. The number of digits is limited because `int` rejects very long numbers."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
-"""Matches the value of an entity, and its number."""
+"""Matches the value of an entity and its number."""
 
 VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
-"""Matches one or more values, with | between them."""
+"""Matches one or more values, separated by |."""
 
 NO_ENTITY = "_"
-"""The value of a column on the line of a token without an entity."""
+"""The value of a feature if the token has no entity."""
 
 WITHOUT_VALUE = "*"
-"""The value of an entity whose value is missing."""
+"""The value of a feature if the entity has no value."""
 
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
@@ -83,10 +83,10 @@ NO_LAYER = "files don't have {}, which other files have: their annotation is mis
 
 
 class Feature(NamedTuple):
-    """A feature of a layer: a column of a file.
+    """A feature of a layer. Each feature is a column in the file.
 
-    name (str): The names of the layer and of the feature, such as `ENTITY_FEATURE`.
-    may_be_label (bool): Whether it may have the labels of entities: see `BUILT_IN`.
+    name (str): The names of the layer and the feature, such as `ENTITY_FEATURE`.
+    may_be_label (bool): Whether the feature may contain entity labels: see `BUILT_IN`.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Feature(NamedTuple):
 class TokenLine(NamedTuple):
     """The line of a token or of a part of a token.
 
-    place (FilePlace): The line.
-    start (int): The first code unit of the token.
-    end (int): The code unit after its last.
-    text (str): Its text.
-    entities (str): The values of its entities, as they are written.
-    is_part (bool): Whether it is a part of a token.
+    place (FilePlace): The location of the line.
+    start (int): The index of the first code unit.
+    end (int): The index after the last code unit.
+    text (str): The text.
+    entities (str): The values of the entities, as written in the file.
+    is_part (bool): Whether the line contains a part of a token.
     """
 
     place: FilePlace
@@ -113,7 +113,8 @@ class TokenLine(NamedTuple):
 
 
 class WebannoEntity(NamedTuple):
-    """An entity, in code units. Its value is as in the file: `WITHOUT_VALUE` if it is missing."""
+    """An entity with offsets in code units. `value` is as written in the file, and `WITHOUT_VALUE`
+    if there is none."""
 
     place: FilePlace
     start: int
@@ -122,37 +123,38 @@ class WebannoEntity(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """The text of a sentence, and the lines of its tokens, at least one."""
+    """The text of a sentence and its token lines. There is at least one line."""
 
     text: str
     tokens: list[TokenLine]
 
 
 def is_webanno(head: str) -> bool:
-    """Whether a file with this beginning is WebAnno TSV, of any version."""
+    """Check whether a file that begins with this text is WebAnno TSV of any version."""
     return head.startswith(FORMAT)
 
 
 def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | None:
-    """Find the feature that has the labels of entities in the files of a corpus. Each file names
-    only the layers that have annotations in it, so one file isn't enough.
+    """Find the feature that contains the entity labels of a corpus. All files are needed, because
+    each file only defines the layers that contain annotations.
 
     paths (Iterable[Path]): All WebAnno TSV files of the corpus.
-    options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, or of a
-        layer with one feature; or the number of its column, where the first column is 1 and the
-        last is -1. None: the feature of named entities or, if no file has it, the only feature of
-        the layers of spans that the user has added.
-    RETURNS (str | None): The name of the feature. None: no file has a layer that may have labels.
-    RAISES (CorpusError): If it isn't clear which feature it is.
+    options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, the name
+        of a layer with one feature, or the column number of the feature, counted from 1 on the left
+        or from -1 on the right. Defaults to the named entity feature or, if no file contains it,
+        the only feature of the custom span layers.
+    RETURNS (str | None): The name of the feature, or None if no file contains a layer that may
+        provide labels.
+    RAISES (CorpusError): If the feature is ambiguous or doesn't exist.
     """
     features_of_file = {path: list(_read_features(_read_head_lines(path))) for path in paths}
     if not features_of_file:
         return None
-    may_be_label: dict[str, bool] = {}  # keyed by the names of all features
+    may_be_label: dict[str, bool] = {}  # keyed by feature name
     for features in features_of_file.values():
         may_be_label |= {feature.name: feature.may_be_label for feature in features}
 
-    # Find the features that the option means, or that may have the labels without it.
+    # Find the features that match the option or, without it, may contain labels.
     choice = options.tag_column
     file_of_name: dict[str, Path] = {}
     if isinstance(choice, int):
@@ -169,7 +171,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     if len(names) == 1:
         return names[0]
 
-    # It isn't clear: the error names the features of the file with the most of them.
+    # The error message lists the features of the file that contains the most.
     path, features = max(features_of_file.items(), key=lambda item: len(item[1]))
     columns = {i: feature.name for i, feature in enumerate(features, start=N_BEFORE_FEATURES + 1)}
     expected = "expected the feature of the labels in the option `tag_column`"
@@ -181,8 +183,8 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
 
 
 def _names_in_column(features_of_file: dict[Path, list[Feature]], column: int) -> dict[str, Path]:
-    """The names of the features that files have in the column with this number, and the first file
-    with each name."""
+    """Return the names of the features in the column with this number, each with the first file
+    that contains it there."""
     file_of_name: dict[str, Path] = {}
     for path, features in features_of_file.items():
         i = _index_of_column(column, len(features))
@@ -192,26 +194,26 @@ def _names_in_column(features_of_file: dict[Path, list[Feature]], column: int) -
 
 
 def _index_of_column(column: int, n_features: int) -> int | None:
-    """The index of the feature in a column, where the first column is 1 and the last is -1. None:
-    this column doesn't exist, or has no feature."""
+    """Return the index of the feature in a column, which is counted from 1 on the left or from -1
+    on the right. Returns None if the column doesn't exist or isn't a feature."""
     index = column - 1 - N_BEFORE_FEATURES if column > 0 else n_features + column
     return index if 0 <= index < n_features else None
 
 
 def _is_of_layer(name: str, tag_column: str) -> bool:
-    """Whether the user's option `tag_column` names this feature: by its own name, such as
-    "NamedEntity.value", or by the name of its layer, such as "NamedEntity"."""
+    """Check whether the option `tag_column` is the name of this feature, such as
+    "NamedEntity.value", or of its layer, such as "NamedEntity"."""
     layer, _, _ = name.partition(".")
     return tag_column.upper() in (name.upper(), layer.upper())
 
 
 def _read_head_lines(path: Path) -> list[str]:
-    """Read the lines of a file up to the first text, which name its layers."""
+    """Read the header of a file: the lines before the first text, which define the layers."""
     return read_text(path).partition(f"\n{TEXT}")[0].split("\n")
 
 
 def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
-    """Find the features of the layers in the head of a file, in the order of their columns."""
+    """Yield the features that the header of a file defines, in the order of their columns."""
     for line in lines:
         match = LAYER.fullmatch(line)
         if match is None:
@@ -225,14 +227,14 @@ def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
 
 
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a file: one doc, with the tokens and sentences of the file. Entities without a value are
-    missing annotation, and are reported. Files that lack the layer of the labels are reported,
-    too: it is unknown whether they were annotated.
+    """Read a file as a single doc, with the tokens and sentences of the file. Entities without a
+    value are reported, and their annotation is missing. A file without the label feature is also
+    reported, because it is unknown whether it was annotated.
 
     path (Path): The WebAnno TSV file.
     context (Context): The pipeline and the options, with the `label_feature` of the corpus.
-    RETURNS (Iterator[Doc]): One doc.
-    RAISES (CorpusError): If the file is of another version, or a line isn't of the format.
+    RETURNS (Iterator[Doc]): The doc.
+    RAISES (CorpusError): If the version isn't supported, or a line is invalid.
     """
     begin = FilePlace(path, number=1)
     lines = read_text(path).split("\n")
@@ -253,7 +255,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     sentences = list(_read_sentences(path, lines, n_columns, column))
     text = _join_texts(sentences)
 
-    ends = utf16_ends(text)  # the end of each character, in code units
+    ends = utf16_ends(text)  # the end offset of each character, in code units
     tokens = _place_tokens(sentences, text, ends)
     check_all_words(tokens, text, begin)
 
@@ -279,14 +281,14 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
 def _read_sentences(
     path: Path, lines: list[str], n_columns: int, label_column: int | None
 ) -> Iterator[Sentence]:
-    """Read the sentences of a file of `n_columns` columns. The labels are in a column or, if it is
-    None, missing. A line that isn't of the format is refused."""
+    """Read the sentences of a file with `n_columns` columns. If `label_column` is None, the labels
+    are missing. Raises an error for an invalid line."""
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
-    # The empty line at the end ends the last sentence.
+    # Append an empty line to end the last sentence.
     for number, line in enumerate([*lines, ""], start=1):
         if line.startswith(TEXT):
-            # A sentence with line breaks has several lines of text.
+            # If a sentence contains line breaks, there are several lines of text.
             text_lines.append(_unescape(line.removeprefix(TEXT)))
         elif not line.strip():  # the end of a sentence
             if tokens:
@@ -298,8 +300,8 @@ def _read_sentences(
 
 
 def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int | None) -> TokenLine:
-    """Read the line of a token, which ends with a TAB: see `_read_sentences`. A line without these
-    columns is refused."""
+    """Read the line of a token, which ends with a tab: see `_read_sentences`. Raises an error if
+    the line doesn't have the expected columns."""
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
     if match is None or len(fields) != n_columns:
@@ -318,8 +320,8 @@ def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int |
 
 
 def _place_tokens(sentences: list[Sentence], text: str, ends: list[int]) -> list[TaskToken]:
-    """Find the characters of all tokens in the text of a file. `ends` has the end of each character
-    in code units. A token whose text isn't at its offsets is refused."""
+    """Convert the offsets of all tokens to characters. `ends` contains the end of each character in
+    code units. Raises an error if the text of a token isn't at its offsets."""
     tokens: list[TaskToken] = []
     for sentence in sentences:
         for i, line in enumerate(sentence.tokens):
@@ -333,14 +335,15 @@ def _place_tokens(sentences: list[Sentence], text: str, ends: list[int]) -> list
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
-    """The text of a file. The characters between sentences aren't in the file: they become blanks.
-    Sentences have to be in order, and each token in its sentence."""
+    """Join the sentences of a file into a text. The file doesn't contain the characters between
+    sentences, so these are replaced with spaces. Raises an error if sentences aren't in order, or a
+    token is outside its sentence."""
     texts: list[str] = []
-    n_units = 0  # of all texts so far
+    n_units = 0  # the total length of the texts so far
     for text, tokens in sentences:
         begin = tokens[0].start
         n_between = begin - n_units
-        # Without a limit, a wrong offset could add any number of blanks.
+        # Without a limit, a wrong offset could add any number of spaces.
         if not 0 <= n_between <= MOST_BETWEEN:
             expected = f"expected a sentence that begins at {n_units} or soon after it"
             raise tokens[0].place.refuse(f"{expected}, got {begin}")
@@ -354,8 +357,8 @@ def _join_texts(sentences: list[Sentence]) -> str:
 
 
 def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
-    """Find the entities of a file. An entity of several tokens has a number, and is on the line of
-    each of its tokens. An entity without a number has a single token."""
+    """Yield the entities of a file. An entity that covers several tokens has a number and occurs on
+    the line of each token. An entity without a number covers a single token."""
     numbered: dict[str, WebannoEntity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
         if line.entities == NO_ENTITY:
@@ -368,12 +371,12 @@ def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
             if not number:
                 yield entity
                 continue
-            # The entity begins on the first of its lines, and each line may make it longer.
+            # The entity begins on the first line with its number, and later lines extend it.
             earlier_part = numbered.setdefault(number, entity)
             numbered[number] = earlier_part._replace(end=max(earlier_part.end, line.end))
     yield from numbered.values()
 
 
 def _unescape(written: str) -> str:
-    """A text or value without its backslashes."""
+    """Replace the escape sequences in a text or value."""
     return ESCAPED.sub(lambda match: CONTROLS.get(match[1], match[1]), written)
