@@ -411,7 +411,7 @@ def make_targets(
     )
 
     # Exclude docs with soft targets if no path of the teacher contains their preset entities.
-    reason_of_doc: dict[int, str] = {}  # why each excluded doc is excluded
+    reason_of_doc: dict[int, str] = {}  # reasons for excluding docs, by index
     if lacks_path.any():
         batch = batch.leave_out(lacks_path)
         for i in numpy.flatnonzero(lacks_path).tolist():
