@@ -45,13 +45,14 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether the model is evaluated after step 0, when it has hardly been trained."""
+        """Whether the model is evaluated again after step 0, at which it has hardly been
+        trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
     def are_enough(self) -> bool:
         """Whether the model is evaluated after step 0 and at least once per epoch."""
-        # Without examples an epoch has 0 steps, but the frequency is at least 1.
+        # Without examples, an epoch has 0 steps, but the frequency is at least 1.
         is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
         return self.are_after_training and is_in_each_epoch
 
@@ -170,8 +171,8 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
         nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
 
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-    # `registry.resolve` only resolves nested blocks, so add an outer block to the callback (which
-    # may be null). The name of the outer block is arbitrary.
+    # `registry.resolve` only resolves nested blocks, so wrap the callback (which may be null) in an
+    # outer block with an arbitrary name.
     outer_block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
     resolved = registry.resolve(outer_block)
     before_init = resolved["callbacks"]["before_init"]

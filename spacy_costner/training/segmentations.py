@@ -19,8 +19,8 @@ docs and whole docs add up to 1. Chosen on development data: see docs/linear.md.
 
 
 def cuts_docs(epoch: int) -> bool:
-    """Check whether an epoch cuts docs at their borders. Every other epoch does, starting with
-    epoch 1. Epochs are counted from 0."""
+    """Check whether docs are cut at their borders in an epoch, which is the case in odd-numbered
+    epochs. Epochs are numbered from 0."""
     # Cutting docs in more or fewer epochs doesn't improve results on development data: see
     # docs/linear.md.
     return epoch % 2 == 1
@@ -48,7 +48,7 @@ class Segmentations(Generic[T]):
         return self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
-        """Return the object for an epoch. Epochs are counted from 0."""
+        """Return the object for an epoch. Epochs are numbered from 0."""
         if cuts_docs(epoch):
             return self.finest
         return self.by_doc
