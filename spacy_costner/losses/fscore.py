@@ -117,7 +117,7 @@ def mce_f(
     offset: float = 0.0,
     before: Floats1d = ONE_TRUE_POSITIVE,
 ) -> tuple[LossResult, Floats1d]:
-    """Compute a loss that decreases as the F-score of whole entities increases.
+    """A loss that decreases as the F-score of whole entities increases.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
 

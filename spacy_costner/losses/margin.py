@@ -35,7 +35,7 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
     compute = partial(softmax_margin, multiplier=multiplier)
-    # The cost is added to the scores, so the probabilities are shifted against expensive mistakes.
+    # Adding the cost to the scores shifts probabilities away from expensive mistakes.
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True)
 
 
@@ -76,11 +76,11 @@ def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0)
 
 
 def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """Compute the negative log-likelihood of cost-augmented scores.
+    """The negative log-likelihood of cost-augmented scores.
 
         loss = log sum_y exp(s(y) + m C(y*, y)) - s(y*)
 
-    The loss is convex. It is an upper bound of `max_margin` and `sequential`, and equal to
+    The loss is convex. It is an upper bound on `max_margin` and `sequential`, and equal to
     `sequential` for m = 0. With partial annotation, s(y*) is the log-sum of the scores of all paths
     that agree with it.
 
@@ -90,8 +90,8 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
 
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """Compute the structured hinge loss: the margin between gold and each path has to be at least
-    the cost of the path.
+    """The structured hinge loss: the margin between gold and each path has to be at least the cost
+    of the path.
 
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
@@ -109,7 +109,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
 
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
-    """Compute the expected cost of a path drawn from the model.
+    """The expected cost of a path drawn from the model.
 
         loss = sum_y p(y) C(y*, y)
 
@@ -128,7 +128,7 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """Compute an upper bound of m times the risk, using only two passes over the chain.
+    """An upper bound on m times the risk that requires only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 

@@ -95,7 +95,7 @@ def mce(
     distance: str = "log-ratio",
     unit: str = "sequence",
 ) -> LossResult:
-    """Compute a smoothed count of sequences with mistakes, or of tokens with wrong tags.
+    """A smoothed count of sequences with mistakes, or of tokens with wrong tags.
 
         loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
 
@@ -182,7 +182,7 @@ def difference_of_probabilities(
     p_wrong = xp.exp(wrong - log_normalizer)
     p_right = xp.exp(right - log_normalizer)
     d = p_wrong - p_right
-    # Without a competitor there is no mistake to count.
+    # Without a competitor, there is no mistake to count.
     losses, slopes = transform(xp.where(xp.isneginf(wrong), wrong, d))
     weights = sequence_weights(gold, losses)
     d_of_d = weights * slopes
@@ -229,7 +229,7 @@ def _of_exponential(transform: Transform, x: Floats1d) -> tuple[Floats1d, Floats
     xp = get_array_module(x)
     # The sigmoid of exp(MOST_LOG_RATIO) is exactly 1, and its derivative 0.
     d = xp.exp(xp.minimum(x, MOST_LOG_RATIO))
-    # Without a competitor there is no mistake to count.
+    # Without a competitor, there is no mistake to count.
     losses, slopes = transform(xp.where(xp.isneginf(x), x, d))
     return losses, slopes * d
 

@@ -72,7 +72,7 @@ def make_mira(
 
 
 def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> LossResult:
-    """Compute the loss of the structured perceptron with cost-augmented inference.
+    """The structured perceptron with cost-augmented inference.
 
         loss = s(y^) + alpha C(y*, y^) - s(y*),  y^ = argmax_y s(y) + alpha C(y*, y)
 
@@ -88,8 +88,7 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
 def mira(
     potentials: Potentials, gold: Gold, *, multiplier: float = 1.0, aggressiveness: float = 0.01
 ) -> LossResult:
-    """Compute the 1-best MIRA loss, also called PA-I: the smallest update that corrects a mistake,
-    up to a limit.
+    """1-best MIRA, also called PA-I: the smallest update that corrects a mistake, up to a limit.
 
         loss = h^2 / (2 n)           if h < a n
                a h - a^2 n / 2       otherwise
@@ -98,7 +97,7 @@ def mira(
     features of the best wrong path and the features of the gold path. The features of a path are
     the features of each token combined with the token's tag, each transition, the start and the
     end. If `Gold.features` is None, each token has a single unique feature. The gradient is the
-    size of the update, min(a, h / n), multiplied by the difference of the features.
+    size of the update, min(a, h / n), multiplied by the difference between the features.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """

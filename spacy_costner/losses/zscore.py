@@ -36,7 +36,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
 
 
 def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """Compute the negative Z-score of the gold path.
+    """The negative Z-score of the gold path.
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
