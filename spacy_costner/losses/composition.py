@@ -195,6 +195,6 @@ def zero_forbidden(potentials: Potentials) -> Potentials:
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """Multiply all scores by psi, which has to be above 0. With a larger psi, the probability is
+    """Multiply all scores by psi, which must be above 0. With a larger psi, the probability is
     more concentrated on the best paths. Scores of minus infinity don't change."""
     return map_scores(lambda scores: psi * scores, potentials)

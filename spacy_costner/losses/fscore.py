@@ -46,9 +46,9 @@ def make_mce_f(
 ) -> Loss:
     """Create the F-score loss: see `mce_f`.
 
-    gamma (float): The weight of recall relative to precision. Has to be above 0.
+    gamma (float): The weight of recall relative to precision. Must be above 0.
     psi (float): 1 for expected counts, "inf" for counts on the best paths.
-    slope (float): The slope of the sigmoid, if psi is inf. Has to be above 0.
+    slope (float): The slope of the sigmoid, if psi is inf. Must be above 0.
     offset (float): Shifts the steepest point of the sigmoid, if psi is inf. With 0, the sigmoid is
         steepest if the paths with and without the correct entity have the same score.
     decay (float): The factor by which the counts of earlier batches are multiplied at each batch,

@@ -35,12 +35,12 @@ def make_mixed(
     cost: Cost | None = None,
     multiplier: float = 1.0,
 ) -> Loss:
-    """Create the weighted sum of both likelihoods: see `mixed`. Exactly one of lam and k has to be
+    """Create the weighted sum of both likelihoods: see `mixed`. Exactly one of lam and k must be
     set.
 
     lam (float | None): The weight of `sequential`, from 0 to 1.
     k (float | None): Sets lam to k / (k + 1). The loss is then a multiple of the k-th order Markov
-        loss. Has to be at least 0, and can be a fraction.
+        loss. Must be at least 0, and can be fractional.
     cost (Cost | None): The cost of each mistake, which is added to the scores.
     multiplier (float): The amount added to a score per unit of cost, at least 0.
     RAISES (ValueError): If both or neither of lam and k are set, or if a number is out of range.

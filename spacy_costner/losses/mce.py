@@ -43,10 +43,10 @@ def make_mce(
     """Create the minimum classification error loss: see `mce`.
 
     smoothing (str): The smoothing function, "sigmoid" or "logistic".
-    slope (float): The slope of the smoothing function. Has to be above 0.
+    slope (float): The slope of the smoothing function. Must be above 0.
     offset (float): Shifts the steepest point of the smoothing function. With 0, it is steepest if
         gold and its competitors have the same score.
-    psi (float): The weight of better competitors relative to worse ones. Has to be above 0. With 1,
+    psi (float): How strongly better competitors outweigh worse ones. Must be above 0. With 1,
         competitors are weighted by probability. With "inf", only the best competitor is used.
     normalise (bool): Whether to average competitors instead of summing them.
     distance (str): How to compare gold with its competitors: "log-ratio" is the difference of their
@@ -99,16 +99,16 @@ def mce(
 
         loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
 
-    g is the score of a path, y* the gold path and Y the set of all legal paths. With x = slope d +
-    offset, l is either the sigmoid, 1 / (1 + exp(-x)), or the logistic, log(1 + exp(x)) / slope.
+    g is the score of a path, y* the gold path and Y the set of all legal paths. l is either the
+    sigmoid, 1 / (1 + exp(-x)), or the logistic, log(1 + exp(x)) / slope, with x = slope d + offset.
     The factor 1 / (|Y| - 1) is used only with `normalise`. With psi = inf, d compares gold with the
     best competitor. With partial annotation, the paths that agree with it are summed in the same
     way as competitors, using their number instead of |Y| - 1. The sigmoid isn't convex, so start
     from a model that was trained with the likelihood.
 
-    There are other forms of the distance d, with G = (1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))^(1
-    / psi):
+    The distance d can also take other forms:
 
+        G = (1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))^(1 / psi)
         d = G / exp(g(y*))          "ratio"
         d = (G - exp(g(y*))) / Z    "difference", of probabilities
 

@@ -12,7 +12,7 @@ def make_schedule(
     *losses: Loss, steps: Sequence[int] = (), epochs: Sequence[float] = ()
 ) -> "LossSchedule":
     """Create a schedule of losses, for example a likelihood followed by a non-convex loss. Either
-    steps or epochs have to be set.
+    steps or epochs must be set.
 
     *losses (Loss): Two or more losses, in training order.
     steps (Sequence[int]): For each loss except the last one, the number of updates after which it

@@ -23,7 +23,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     cost (Cost | None): The cost of each mistake. With the Hamming cost, the loss is the paper's
         "Hamming loss". If there is a cost, use weight decay: without it, training has no finite
         optimum.
-    multiplier (float): The amount added to a score per unit of cost. Has to be above 0.
+    multiplier (float): The amount added to a score per unit of cost. Must be above 0.
     RAISES (ValueError): If the multiplier is not above 0 or not finite.
     """
     # `above` returns the number, or raises an error with the names of the loss and the parameter.

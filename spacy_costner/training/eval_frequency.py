@@ -73,7 +73,7 @@ class Evaluations(NamedTuple):
 
     def in_each_epoch(self) -> "Evaluations":
         """Lower `frequency`, the number of steps between evaluations, so that there is at least one
-        evaluation per epoch. If it has to be lowered, the last evaluation is close to the end of
+        evaluation per epoch. If `frequency` is lowered, the last evaluation is close to the end of
         training."""
         if self.are_enough:
             return self

@@ -87,7 +87,7 @@ def exclude_spans(
     """Exclude paths with an incorrect span from gold. They remain possible paths, which a loss
     makes less likely.
 
-    spans (Sequence[IncorrectSpan]): The spans. There has to be at least one.
+    spans (Sequence[IncorrectSpan]): At least one incorrect span.
     gold (Gold): The gold paths, using the K tags of the chain, without costs.
     constraints (Constraints): The possible paths, using the same tags.
     tags (Tags): The tags of the chain.
@@ -132,7 +132,7 @@ class AugmentedTags(NamedTuple):
 def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> AugmentedTags:
     """Create the copies of tags for the incorrect spans of a batch. Copies are shared between docs:
     the number of copies per label is the maximum number of tokens in a doc at which incorrect spans
-    of the label start. There has to be at least one span."""
+    of the label start. `spans` must not be empty."""
     copy_of_start = _choose_copies(spans)
     n_copies: Counter[int] = Counter()  # the number of copies per label
     for (label, _), copy in copy_of_start.items():

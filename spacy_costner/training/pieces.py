@@ -267,7 +267,7 @@ def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Batch:
-    """Combine pieces of the same store into a training batch. There has to be at least one piece.
+    """Combine pieces of the same store into a training batch. `pieces` must not be empty.
 
     To save memory, the features and targets of a batch are recomputed each time the batch is used.
     Batches with soft targets are kept in memory, because soft targets take long to read.
