@@ -189,12 +189,12 @@ def uniform_over_legal(potentials: Potentials) -> Potentials:
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
-    """Replace minus infinity by 0 in scores, so that they can be multiplied by 0."""
+    """Replace minus infinity with 0 in scores, so that they can be multiplied by 0."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), 0, scores), potentials)
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """Multiply all scores by psi, which must be above 0. With a larger psi, the probability is
-    more concentrated on the best paths. Scores of minus infinity don't change."""
+    """Multiply all scores by psi, which must be above 0. With a larger psi, the probability is more
+    concentrated on the best paths. Scores of minus infinity don't change."""
     return map_scores(lambda scores: psi * scores, potentials)

@@ -5,7 +5,7 @@ negatives (FN). There are two ways to count them. With psi = 1, they are the mod
 counts. With psi = inf, they are counted on the best paths, and smoothed by a sigmoid.
 
 In the chain, entities are represented as segments (see `chain.Segments`): `begin` and `end` are the
-begin and end (exclusive) of each segment, `tags` contains the concatenated tags of all segments,
+start and end (exclusive) of each segment, `tags` contains the concatenated tags of all segments,
 and `after` the tags that may follow each segment.
 
 In shapes, B is the number of sequences, N the number of tokens, K the number of tags, and S the
@@ -33,7 +33,7 @@ from .composition import can_continue, sequence_weights, sequences_of_tokens
 from .mce import sigmoid
 
 ONE_TRUE_POSITIVE = numpy.asarray([1.0, 0.0, 0.0])
-"""The minimum to add to TP, FP and FN. The loss would be infinite without true positives."""
+"""Always added to TP, FP and FN, because the loss would be infinite without true positives."""
 
 
 def make_mce_f(
@@ -95,7 +95,7 @@ class RunningTotals:
     totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        """Reset the totals, because training restarts."""
+        """Reset the totals. Called when training restarts."""
         self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
@@ -392,7 +392,7 @@ def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
     same first tag. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
-    # The number consists of three digits: the first tag, the begin (below N), and the end (at most
+    # The number consists of three digits: the first tag, the start (below N), and the end (at most
     # N).
     tag_and_begin = first_tag * n_tokens + entities.begin
     return tag_and_begin * (n_tokens + 1) + entities.end

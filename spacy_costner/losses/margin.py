@@ -90,8 +90,8 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
 
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """The structured hinge loss: the margin between gold and each path must be at least the cost
-    of the path.
+    """The structured hinge loss: the margin between gold and each path must be at least the cost of
+    the path.
 
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 

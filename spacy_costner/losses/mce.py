@@ -1,6 +1,6 @@
 """Minimum classification error (MCE): a smoothed count of sequences with mistakes or of wrong tags.
-With logistic smoothing, a sequence counts more, the further the scores of competitors are above the
-score of gold.
+With logistic smoothing, a sequence counts more the further the scores of its competitors are above
+the score of gold.
 
 A competitor is a path that is not gold. In shapes, B is the number of sequences, N the number of
 tokens, and K the number of tags.

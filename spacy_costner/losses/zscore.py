@@ -80,7 +80,7 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
 def largest_rounding(scores: Potentials) -> float:
     """Return the largest variance that can result from rounding errors if all legal paths have the
-    same score. Larger variances are considered real."""
+    same score. Larger variances are treated as nonzero."""
     xp = get_array_module(scores.emissions)
     largest_score = 0.0
     for array in scores[:4]:  # emissions, transitions, start and end

@@ -22,11 +22,11 @@ CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
 """The registered name of the callback `evaluate_each_epoch`."""
 
 N_PASSES = 10
-"""The number of different document orders in which steps are counted. If batches are created by
-number of words, the number of steps per epoch depends on the order, and the minimum is used."""
+"""The number of document orders for which steps are counted. If batches are sized by words, the
+number of steps per epoch depends on the order, and the minimum is used."""
 
 UNCERTAIN = 100
-"""Safety margin for other document orders: an epoch may have 1 step fewer per this number of
+"""The safety margin for other document orders: an epoch may be shorter by 1 step per this number of
 steps."""
 
 
@@ -45,13 +45,13 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether the model is evaluated again after step 0, at which it has hardly been
+        """Whether there is an evaluation after step 0, at which the model has hardly been
         trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
     def are_enough(self) -> bool:
-        """Whether the model is evaluated after step 0 and at least once per epoch."""
+        """Whether there is an evaluation after step 0 and at least one per epoch."""
         # Without examples, an epoch has 0 steps, but the frequency is at least 1.
         is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
         return self.are_after_training and is_in_each_epoch
@@ -210,8 +210,8 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
-    """Context manager that temporarily removes the callback `evaluate_each_epoch` from a pipeline's
-    config. Use it to initialize a pipeline that won't be trained by `spacy train`: other training
+    """Temporarily remove the callback `evaluate_each_epoch` from a pipeline's config. Use this
+    context manager to initialize a pipeline that isn't trained with `spacy train`: other training
     ignores `eval_frequency`, and the callback would read the corpus unnecessarily."""
     block = nlp.config["initialize"]
     callback = block["before_init"]

@@ -1,17 +1,17 @@
-"""Training during initialization: trains the first of two passes, and the linear part of a hybrid
-model.
+"""Training that takes place during initialization: the first of two passes, and the linear part of
+a hybrid model.
 
 The first pass is a linear model whose predicted labels are features of the second pass. The rest of
 the model is trained on the predictions of these parts for the training docs. These predictions
 would be too good if the parts had been trained on the same docs. The docs are therefore divided
-into folds. There are weights trained on all docs, which are used for new text, and weights for each
-fold, which are trained on the docs of all other folds and score the docs of the fold.
+into folds. One set of weights is trained on all docs and used for new text. In addition, one set of
+weights per fold is trained on the docs of all other folds and used to score the docs of that fold.
 
 Each fold consists of consecutive texts of the corpus. Docs with equal texts (see `equal_texts`) are
 assigned to the same fold, so that no doc is scored by weights that were trained on a copy of it.
 Each text counts only once when the corpus is divided, so that folds have about the same size even
-if all texts recur. The label memory of the first pass (see `features.memory`) is counted separately
-for each fold.
+if all texts recur. The label memory of the first pass (see `features.memory`) is computed
+separately for each fold.
 
 In shapes, V is the number of features, M the number of weight rows for static vectors (see
 `ml.weights`), and K the number of tags.
@@ -82,12 +82,12 @@ def train_first_pass(
     per fold on the docs of all other folds, for the docs of that fold. The loss is the likelihood
     of the gold path, even if the component uses another loss.
 
-    model (Model): The model, whose feature vocabulary is built.
+    model (Model): The model, with its feature vocabulary built.
     objective (Objective): The component's objective, used to read the annotation of docs.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
-    RAISES (ValueError): If the model can't be trained on the examples (see `Objective.targets`), or
-        if a score is not finite.
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
+        finite.
     """
     first_pass = first_pass_of(model)
     if first_pass is None:
@@ -180,7 +180,7 @@ def select_first(examples: Iterable[Example]) -> list[Example]:
 
 def find_batch_size(examples: Iterable[Example]) -> int:
     """Return the minimum number of words in a batch of the first pass. In a small corpus, batches
-    are smaller, so that there are enough of them."""
+    are smaller, to ensure a minimum number of batches."""
     n_words = sum(len(eg.predicted) for eg in examples)
     return min(WORDS_OF_STEP, n_words // LEAST_FIRST_PASS_STEPS)
 
@@ -188,7 +188,7 @@ def find_batch_size(examples: Iterable[Example]) -> int:
 def recount_features(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
-    """Create features with a label memory that is counted on these batches only, because it must
+    """Create features with a label memory that is computed from these batches only, because it must
     not contain the labels of other docs."""
     docs: list[Doc] = []
     for batch in batches:
@@ -232,12 +232,12 @@ def train_linear_part(
     `linear_epochs` determines the number of epochs. Nothing is trained if it is 0 or if the model
     isn't a hybrid.
 
-    model (Model): The model, whose feature vocabulary is built, and whose first pass is trained.
+    model (Model): The model, with its feature vocabulary built and its first pass trained.
     objective (Objective): The objective of the component.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
-    RAISES (ValueError): If the model can't be trained on the examples (see `Objective.targets`), or
-        if a score is not finite.
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
+        finite.
     """
     max_epochs = model.attrs.get("linear_epochs")
     if not max_epochs:

@@ -56,8 +56,8 @@ def train_hidden_layer(
         the layer after training.
     progress (Progress): The training progress so far, from training the other weights.
     RETURNS (TrainingResult): The result of training.
-    RAISES (ValueError): If the model can't be trained on the examples (see `Objective.targets`), or
-        if a score is not finite.
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
+        finite.
     """
     _, weights = linear_part(model)
     layer = hidden_layer_of(model)

@@ -1,13 +1,13 @@
-"""Incorrect spans: spans that are known not to be entities, which a chain with additional tags
-excludes.
+"""Incorrect spans: spans that are known not to be entities. They are excluded by a chain with
+additional tags.
 
 A chain scores single tags and pairs of consecutive tags. These don't determine whether exactly the
 tokens s to e are an entity. So the four tags of the label (begin, inside, last and unit, as in
-BILUO) are copied for each token s at which an incorrect span starts. Entities of this label that
-start at s have to use the copies for all of their tokens. A copy has the same scores as its
-original, so the scores of paths don't change. However, a single tag now identifies paths with the
-incorrect span: the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need
-to handle incorrect spans.
+BILUO) are copied for each token s at which an incorrect span starts. All tokens of an entity of
+this label that starts at s must use the copies. A copy has the same scores as its original, so the
+scores of paths don't change. However, a single tag now identifies paths with the incorrect span:
+the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need to handle
+incorrect spans.
 
 For example, "New York City" is not a LOC. The tags B-LOC, I-LOC, L-LOC and U-LOC are copied as b,
 i, l and u. At "New", a LOC can only begin with b or u, and b can only be followed by i or l. Gold
@@ -39,10 +39,11 @@ N_COPIED = 4
 
 
 class IncorrectSpan(NamedTuple):
-    """Tokens that are not an entity with a given label.
+    """A span that is known not to be an entity with a given label.
 
     doc (int): The index of the doc in the batch.
-    begin (int), end (int): The begin and end (exclusive) of the span, counted over the batch.
+    begin (int), end (int): The start and end (exclusive) of the span, as token indices in the
+        batch.
     label (int): The index of the label in `Tags.labels`.
     """
 
@@ -84,16 +85,16 @@ def read_incorrect_spans(
 def exclude_spans(
     spans: Sequence[IncorrectSpan], gold: Gold, constraints: Constraints, tags: Tags
 ) -> tuple[Gold, Constraints]:
-    """Exclude paths with an incorrect span from gold. They remain possible paths, which a loss
-    makes less likely.
+    """Exclude paths with an incorrect span from gold. These paths remain possible, so that a loss
+    can make them less likely.
 
     spans (Sequence[IncorrectSpan]): At least one incorrect span.
     gold (Gold): The gold paths, using the K tags of the chain, without costs.
     constraints (Constraints): The possible paths, using the same tags.
     tags (Tags): The tags of the chain.
     RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, using the K' tags of
-        the chain with copies. `Gold.tied_to` contains the tag that each copy shares its scores
-        with.
+        the chain with copies. `Gold.tied_to` contains the corresponding tag of the original chain
+        for each tag.
     """
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
@@ -117,9 +118,9 @@ class AugmentedTags(NamedTuple):
     """The K' tags of a chain with incorrect spans: the K tags of the original chain, followed by
     four tags for each copy.
 
-    tied_to (Ints1d): For each tag, the tag of the original chain with the same scores. Shape: (K',)
+    tied_to (Ints1d): For each tag, the corresponding tag of the original chain. Shape: (K',)
     constraints (Constraints): The possible paths. Entities that start at the same token as an
-        incorrect span have to use a copy.
+        incorrect span must use a copy.
     is_correct (Array2d): False for the tag and token that identify an incorrect span: the last tag
         of a copy, at the last token of the span. Shape: (N, K')
     """
@@ -167,8 +168,8 @@ def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Number the tags of copies, label by label. Their indices follow the indices of the K tags of
-    the chain. Returns, for each of the K' tags, the tag of the chain with the same scores, and, for
-    each label and index of a copy, the index of the first of its four tags."""
+    the chain. Returns the corresponding tag of the original chain for each of the K' tags, and the
+    index of the first of the four tags for each copy, keyed by its label and index."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
@@ -197,8 +198,8 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     """Create the transition, start and end constraints for the tags of the chain and their copies.
     Between entities, a copy has the same transitions as its original. Within an entity, a copy's
-    tag can only be followed by a tag of the same copy. `tied_to` contains, for each tag, the tag of
-    the chain with the same scores. Shape: (K',)"""
+    tag can only be followed by a tag of the same copy. `tied_to` contains the corresponding tag of
+    the original chain for each tag. Shape: (K',)"""
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None
@@ -237,7 +238,7 @@ def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
     original.
 
     potentials (Potentials): The scores of the K tags of the chain, without constraints.
-    tied_to (Ints1d): For each tag, the tag of the chain with the same scores. Shape: (K',)
+    tied_to (Ints1d): For each tag, the corresponding tag of the original chain. Shape: (K',)
     RETURNS (Potentials): The scores of K' tags.
     """
     columns = get_array_module(potentials.emissions).asarray(tied_to)

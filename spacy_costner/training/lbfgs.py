@@ -47,8 +47,8 @@ MOST_STEP_SIZES = 20
 """The maximum number of step sizes to try in a line search. Each is half the previous one."""
 
 LEAST_CURVATURE = 1e-10
-"""A step is stored only if s y is above this fraction of y y: see `Step`. Otherwise, the estimate
-of the Hessian would not be positive definite."""
+"""A step is stored only if its curvature s y is above this fraction of y y: see `Step`. Otherwise,
+the estimate of the Hessian would not be positive definite."""
 
 MANY_LABELS = 20
 """With more labels than this, `PENALTY_OF_MANY_LABELS` is used instead of `PENALTY`."""
@@ -134,7 +134,7 @@ class TotalLoss:
     that always occur together (see `sparse.Merged`), M rows for static vectors, if the model uses
     them, and K + 2 rows for the chain.
 
-    model (Model): A linear model whose feature vocabulary is built.
+    model (Model): A linear model whose feature vocabulary has been built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain, or `Tags.collapsed`, with a single O.
     examples (Sequence[Example]): The training examples.
@@ -326,7 +326,7 @@ def train_at_once(
     If the chain has several tags for O (see `Tags.is_split`), training runs twice: with these tags,
     and with a single O. The resulting weights are averaged.
 
-    model (Model): A linear model whose feature vocabulary is built.
+    model (Model): A linear model whose feature vocabulary has been built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The training examples.
@@ -428,7 +428,7 @@ class Step(NamedTuple):
 
     s (Floats1d): The change in the vector. Shape: (D,)
     y (Floats1d): The change in the gradient. Shape: (D,)
-    curvature (float): The inner product s y, a divisor in the computation of later directions.
+    curvature (float): The inner product s y, used as a divisor when computing later directions.
     """
 
     s: Floats1d
@@ -507,8 +507,8 @@ def minimise_by_lbfgs(
 
 def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list[Step]:
     """Append the step from `point` to `new_point` to the list of previous steps. Only the last
-    `N_REMEMBERED_STEPS` are kept. Steps with too little curvature are skipped, because they
-    would corrupt the estimate of the Hessian."""
+    `N_REMEMBERED_STEPS` are kept. Steps with too little curvature are skipped, because they would
+    corrupt the estimate of the Hessian."""
     s = new_point.vector - point.vector
     y = new_point.gradient - point.gradient
     curvature = float(s @ y)
@@ -574,7 +574,7 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     """Check whether the weights of a model fit in memory and swap, before allocating them. Nothing
     is checked on systems that don't report free memory.
 
-    model (Model): A model. If it is linear, its feature vocabulary is built.
+    model (Model): A model. If it is linear, its feature vocabulary must have been built.
     tags (Tags): The tags of the chain.
     name (str): The name of the component, for the error message.
     RAISES (ValueError): If the weights don't fit.

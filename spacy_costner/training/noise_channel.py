@@ -44,8 +44,8 @@ from ..tags import Tags, has_token_before
 from ..types import Potentials
 
 N_ADDED = 5.0
-"""The number of pseudo-counts added to each row of a table. They are distributed like the rows of
-all labels."""
+"""The number of pseudo-counts added to each row of a table. They are distributed as in the table
+that is tied across labels."""
 
 N_START = 1.0
 """The number of pseudo-counts added for each kind of row when the estimation starts. They describe
@@ -69,8 +69,8 @@ IMPOSSIBLE = -1
 N_RELATIONS = 4
 
 N_STATE_KINDS = 3
-"""The previous token is outside entities, in an entity with the true label, or in an entity with
-another label."""
+"""The number of kinds of states: the previous token is outside entities, in an entity with the true
+label, or in an entity with another label."""
 
 
 class Answers(NamedTuple):
@@ -113,8 +113,8 @@ class Ties(NamedTuple):
 
     @property
     def kinds(self) -> Array3d:
-        """The kind of each entry, as an index that combines its row kind and its relation. Shape:
-        (S, C, C)"""
+        """The kind of each entry, as an index computed from its row kind and relation. Shape: (S,
+        C, C)"""
         return self.rows[:, :, None] * N_RELATIONS + self.relations
 
     @property

@@ -2,8 +2,8 @@
 scores.
 
 Targets are the inputs of a loss other than the model's scores: see `targets`. A loss may have
-several stages, which are losses used one after another: see `LossSchedule`. Soft targets are a
-teacher's probabilities of paths: see `soft_targets`.
+several stages, each using a different loss: see `LossSchedule`. Soft targets are a teacher's
+probabilities of paths: see `soft_targets`.
 
 A doc may have borders, such as sentence starts, where its chain can be cut. Every other epoch cuts
 docs at their borders: see `segmentations`.
@@ -97,9 +97,9 @@ class Objective:
             `Gold.features`. Shape: (N, S)
         RETURNS (Segmentations[Targets]): The targets of whole docs and, if any doc has borders, the
             targets of docs cut at their borders.
-        RAISES (ValueError): If the model can't be trained on the annotation (see
-            `read_annotation`), if soft targets include unknown labels, or if there are soft targets
-            and the loss is a ratio over the batch.
+        RAISES (ValueError): If the annotation is invalid (see `read_annotation`), if soft targets
+            include unknown labels, or if there are soft targets and the loss is a ratio over the
+            batch.
         """
         batch = self._read_annotation(examples, tags)
         is_border = self.annotation.find_training_borders(examples)
@@ -195,7 +195,8 @@ class Objective:
         return result, max(n_annotated, 1)
 
     def check_costs(self, tags: Tags) -> list[list[list[float]] | None]:
-        """Check that costs and weights match the labels, before training and when a label is added.
+        """Check that costs and weights match the labels. Called before training and when a label is
+        added.
 
         tags (Tags): The tags of the annotation. They include a single O, even if the chain splits
             it: see `Tags.collapsed`.
@@ -247,7 +248,7 @@ class Objective:
         return self._tables[key]
 
     def forget(self) -> None:
-        """Reset losses that keep counts of earlier batches, so that training can restart."""
+        """Reset losses that keep counts of earlier batches. Called when training restarts."""
         for stage in self.loss.stages:
             stage.forget()
 
@@ -308,7 +309,7 @@ def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -
     """Compute the cost of predicting each tag at each token. `path` contains the gold tags, or -1
     for tokens without annotation, where all costs are 0. If `weights` is None, each token has the
     weight 1. Shapes: (N,), (K, K), (N,) to (N, K)"""
-    costs = table[path]  # -1 selects the last row, which is replaced by 0 below
+    costs = table[path]  # -1 selects the last row, which is replaced with 0 below
     if weights is not None:
         costs = costs * weights[:, None]
     costs[path < 0] = 0

@@ -99,7 +99,7 @@ def read_batches(
     """Extract the features and create the targets of batches of examples. Batches without tokens
     are skipped.
 
-    model (Model): A linear model whose feature vocabulary is built, or a hybrid model.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
     objective (Objective): The training objective, which creates the targets.
     tags (Tags): The tags of the chain.
     batches (Iterable[list[Example]]): The examples, divided into batches.
@@ -129,8 +129,8 @@ def train(
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> TrainingResult:
-    """Train weights by updating them on each batch. The order of the batches is different in each
-    epoch. A KeyboardInterrupt ends training and leaves the weights in their current state.
+    """Train weights by updating them on each batch. The batches are shuffled before each epoch. A
+    KeyboardInterrupt ends training and leaves the weights in their current state.
 
     weights (Trainable): The weights.
     objective (Objective): The training objective.
@@ -138,10 +138,10 @@ def train(
     optimizer (Optimizer): The optimizer of the config. For sparse weights, it only determines
         whether averages are kept (see `SparseWeights`). It is also used to train the hidden layer.
     max_epochs (int): The maximum number of epochs. 0: no limit.
-    max_steps (int): The maximum number of steps. 0: no limit. At least one of the two limits has to
+    max_steps (int): The maximum number of steps. 0: no limit. At least one of the two limits must
         be set.
     dropout (float): The fraction of the tokens' features to drop at random.
-    progress (Progress): The progress before this training.
+    progress (Progress): The training progress so far.
     shuffle (Callable): Shuffles a list in place.
     on_epoch (OnEpoch): Called after each epoch.
     desc (str): The description of the progress bar.

@@ -97,7 +97,7 @@ def batch_pieces(
     component is trained on incorrect spans, long docs aren't cut, because the cut could divide an
     incorrect span, and all data is kept in memory.
 
-    model (Model): A linear model whose feature vocabulary is built, or a hybrid model.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The training examples. They are read once.
@@ -106,8 +106,7 @@ def batch_pieces(
     cache (Path | None): The directory for cache files, if the corpus is too large for memory: see
         `read_pieces`.
     RETURNS (Batches): The batches, in both segmentations.
-    RAISES (ValueError): See `read_pieces`. Also raised if there is a cache and the batcher reads
-        docs.
+    RAISES (ValueError): If there is a cache and the batcher reads docs. See also `read_pieces`.
     """
     if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
@@ -139,17 +138,17 @@ def read_pieces(
     segmentation, docs are cut at all borders. Docs with soft targets stay whole in both
     segmentations.
 
-    model (Model): A linear model whose feature vocabulary is built, or a hybrid model.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
     objective (Objective): The training objective, which creates the targets.
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The training examples. They are read once.
-    most_words (int | None): The maximum number of words in a piece, unless the doc can't be cut in
-        time. None: `MOST_WORDS_OF_PIECE`.
+    most_words (int | None): The maximum number of words in a piece, which is exceeded only if the
+        doc can't be cut. None: `MOST_WORDS_OF_PIECE`.
     cache (Path | None): The directory for files with the features and targets of tokens. If set,
         docs are not kept in memory.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
-    RAISES (ValueError): See `Objective.targets`. Also raised if there is a cache and a doc has soft
-        targets.
+    RAISES (ValueError): If there is a cache and a doc has soft targets. See also
+        `Objective.targets`.
     RAISES (OSError): If a cache file can't be written.
     """
     features, _ = linear_part(model)
@@ -181,7 +180,7 @@ def read_pieces(
         if targets.by_sequence is not None:
             has_borders = True
 
-    # All tokens are stored, so rows can be read from now on.
+    # All tokens are stored. From now on, rows can be read.
     for columns in (token_store.columns, doc_store.columns, sequence_store.columns):
         columns.finish(token_store.n_tokens)
     if not has_borders:
@@ -247,9 +246,9 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[int]:
     """Choose where to cut a doc of `n_tokens` tokens, so that each piece is as long as possible,
-    but has at most `most_words` words. A piece is longer only if there is no possible cut in time.
-    `possible_cuts` contains the tokens before which the doc can be cut, in ascending order. Returns
-    the chosen tokens."""
+    but has at most `most_words` words. A piece is longer only if there is no possible cut within
+    this limit. `possible_cuts` contains the tokens before which the doc can be cut, in ascending
+    order. Returns the chosen tokens."""
     cuts: list[int] = []
     piece_begin = 0
     while n_tokens - piece_begin > most_words:
@@ -348,8 +347,8 @@ class PieceStore:
         # The targets of any batch, used as a template for new batches. Some fields, such as
         # `Gold.opening`, are the same for all batches.
         self._template: Targets
-        # The position of each piece in the corpus, as four token indices: the begin and end
-        # (exclusive) of the piece, and the begin and end (exclusive) of its window.
+        # The position of each piece in the corpus, as four token indices: the start and end
+        # (exclusive) of the piece, and the start and end (exclusive) of its window.
         self._places = array("q")
         # The weight of each piece, which is the weight of its doc. NaN: the doc has no weight.
         self._weights = array("d")
@@ -397,8 +396,8 @@ class PieceStore:
         return pieces
 
     def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
-        """Add a piece, and return its index. `tokens` and `tokens_of_doc` are the tokens of the
-        piece and its doc, as indices in the corpus. `weight` is the weight of the doc, or NaN if it
+        """Add a piece, and return its index. `tokens` and `tokens_of_doc` are the slices of the
+        corpus that contain the piece and its doc. `weight` is the weight of the doc, or NaN if it
         has none."""
         reach = self.tokens.features.reach  # neighbours per side that features use
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
@@ -413,8 +412,8 @@ class PieceStore:
         """Create the features and targets of a batch of pieces.
 
         pieces (Ints1d): The indices of the pieces. Shape: (B,)
-        examples (Sequence[Example]): The example of each piece, if any of them has soft targets,
-            which are not stored. Otherwise empty.
+        examples (Sequence[Example]): The example of each piece. Only needed if any of them has soft
+            targets, which are not stored.
         RETURNS (tuple[FeatureBatch, Targets]): The features and the targets.
         """
         # Four numbers per piece, as stored by `_add_piece`. Shape: (B, 4)
@@ -452,7 +451,7 @@ class PieceStore:
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[FeatureBatch, Ints1d]:
-        """Gather the features of the tokens in pieces. The arguments are the begin and end
+        """Gather the features of the tokens in pieces. The arguments are the start and end
         (exclusive) of each piece and its window, as token indices in the corpus. Returns the
         features, whose `lengths` are still the lengths of the windows, and the indices of the
         pieces' tokens. Shapes: (B,) to (N,)"""

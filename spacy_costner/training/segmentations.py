@@ -19,8 +19,8 @@ docs and whole docs add up to 1. Chosen on development data: see docs/linear.md.
 
 
 def cuts_docs(epoch: int) -> bool:
-    """Check whether docs are cut at their borders in an epoch, which is the case in odd-numbered
-    epochs. Epochs are numbered from 0."""
+    """Check whether docs are cut at their borders in an epoch. Every other epoch cuts docs,
+    starting with the second one. Epochs are numbered from 0."""
     # Cutting docs in more or fewer epochs doesn't improve results on development data: see
     # docs/linear.md.
     return epoch % 2 == 1
@@ -28,11 +28,11 @@ def cuts_docs(epoch: int) -> bool:
 
 @dataclass(frozen=True)
 class Segmentations(Generic[T]):
-    """The same docs in both segmentations. T is the type of the object for one segmentation, such
-    as `Targets` or a list of batches.
+    """The same docs in both segmentations. T is the type of the data for one segmentation, such as
+    `Targets` or a list of batches.
 
-    by_doc (T): The object for whole docs.
-    by_sequence (T | None): The object for docs that are cut at their borders. None: no doc has
+    by_doc (T): The data for whole docs.
+    by_sequence (T | None): The data for docs that are cut at their borders. None: no doc has
         borders, and all epochs use `by_doc`.
     """
 
@@ -41,14 +41,14 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """The object for epochs that cut docs at their borders: `by_sequence` or, if no doc has
+        """The data for epochs that cut docs at their borders: `by_sequence` or, if no doc has
         borders, `by_doc`."""
         if self.by_sequence is None:
             return self.by_doc
         return self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
-        """Return the object for an epoch. Epochs are numbered from 0."""
+        """Return the data for an epoch. Epochs are numbered from 0."""
         if cuts_docs(epoch):
             return self.finest
         return self.by_doc
@@ -62,13 +62,14 @@ class Segmentations(Generic[T]):
 
     @property
     def shares(self) -> list[float]:
-        """The weight of the loss of each object in `to_list`. The weights add up to 1."""
+        """The loss weight of each element of `to_list`. The weights add up to 1."""
         if self.by_sequence is None:
             return [1.0]
         return [1 - SHARE_OF_SEQUENCES, SHARE_OF_SEQUENCES]
 
     def map(self, function: Callable[[T], ResultT]) -> "Segmentations[ResultT]":
-        """Apply a function to both objects, or only to `by_doc` if no doc has borders."""
+        """Apply a function to the data for each segmentation, or only to `by_doc` if no doc has
+        borders."""
         if self.by_sequence is None:
             return Segmentations(function(self.by_doc))
         return Segmentations(function(self.by_doc), function(self.by_sequence))

@@ -250,7 +250,7 @@ class SoftTargetDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
     example_number (int): The index of its example in the batch.
-    tokens (slice): Its tokens, counted over the batch.
+    tokens (slice): Its tokens in the batch.
     saved (SavedSoftTargets): Its soft targets.
     student_tag_masks (Array2d): For each of the finest tags, a mask that is True for the
         corresponding tag of the student: see `_map_to_student_tags`. Shape: (K', K)
@@ -281,9 +281,10 @@ def read_soft_targets(
     doc_of_sequence: Ints1d,
     weights: Floats1d | None,
 ) -> tuple[SoftTargets | None, Array1d]:
-    """Read the soft targets of a batch. A doc with soft targets is excluded, with the weight 0, if
-    its preset entities make all paths of its teacher impossible. This is the case if a preset
-    entity has a label unknown to the teacher, or crosses the end of one of the teacher's sequences.
+    """Read the soft targets of a batch. A doc with soft targets is excluded by setting its weight
+    to 0 if its preset entities make all paths of its teacher impossible. This is the case if a
+    preset entity has a label unknown to the teacher, or crosses the end of one of the teacher's
+    sequences.
 
     examples (Sequence[Example]): The batch.
     tags (Tags): The tags of the student's chain.

@@ -410,7 +410,7 @@ def make_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
-    # Exclude docs with soft targets if no path of the teacher contains their preset entities.
+    # Exclude docs with soft targets if no path of their teacher contains their preset entities.
     reason_of_doc: dict[int, str] = {}  # reasons for excluding docs, by index
     if lacks_path.any():
         batch = batch.leave_out(lacks_path)

@@ -246,7 +246,7 @@ def pairs_at_offset(
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
     """Divide words into ranges with at most `MOST_PAIRS` pairs of a word and a context. A single
     word with more pairs is a separate range. `word_counts` contains the number of pairs of each
-    word. Yields the begin and end (exclusive) of each range. Shape: (W,)"""
+    word. Yields the start and end (exclusive) of each range. Shape: (W,)"""
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
