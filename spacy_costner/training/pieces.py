@@ -94,8 +94,8 @@ def batch_pieces(
     cache: Path | None = None,
 ) -> Batches:
     """Read the training examples of a linear model, and divide them into batches of pieces. If the
-    component is trained on incorrect spans, long docs aren't cut, because the cut could divide an
-    incorrect span, and all data is kept in memory.
+    component is trained on incorrect spans, all data is kept in memory, and long docs aren't cut,
+    because a cut could divide an incorrect span.
 
     model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
     objective (Objective): The training objective.
@@ -269,7 +269,7 @@ def join_pieces(pieces: Sequence[Piece]) -> Batch:
     """Combine pieces of the same store into a training batch. `pieces` must not be empty.
 
     To save memory, the features and targets of a batch are recomputed each time the batch is used.
-    Batches with soft targets are kept in memory, because soft targets take long to read.
+    Batches with soft targets are kept in memory, because reading soft targets is slow.
     """
     store = pieces[0].store
     piece_numbers = numpy.asarray([piece.number for piece in pieces])

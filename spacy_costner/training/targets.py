@@ -103,11 +103,11 @@ class Targets(NamedTuple):
 
 
 class Weights:
-    """The weights of tokens and examples in training, as set in the config. Weights and factors are
-    finite numbers of at least 0.
+    """The weights of tokens and examples in training, as set in the config. All weights and factors
+    must be finite and at least 0.
 
-    labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. Use
-        "O" for tokens outside entities. Other labels have the weight 1.
+    labels (Mapping[str, float] | None): The weights of tokens in gold entities, by label. Use "O"
+        for tokens outside entities. Other labels have the weight 1.
     boundary (float): A factor for the first and last token of each gold entity.
     token (str | None): The name of a token extension attribute with an additional factor. It is
         read from the reference doc.
@@ -289,7 +289,7 @@ def read_annotation(
         the examples that `initialize` received, which are only the first examples of a streamed
         corpus.
     RETURNS (AnnotatedBatch): The annotation.
-    RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
+    RAISES (ValueError): If spans with `own_labels` overlap (see `Annotation.as_entities`), if an
         extension attribute of the weights is not registered or its value is not a valid weight, or
         if a label begins with "!", which marks spans that are not entities in spaCy 2.
     """
@@ -396,8 +396,8 @@ def make_targets(
     sequences. Docs with contradictory annotation are excluded, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
-    is_border (Array1d): True for tokens after a border. The first token of a doc doesn't need to be
-        marked. Shape: (N,)
+    is_border (Array1d): True for tokens directly after a border. The first token of a doc doesn't
+        need to be marked. Shape: (N,)
     features (Ints2d | None): The features of the tokens, if the loss uses them: see
         `Gold.features`. Shape: (N, S)
     RETURNS (Targets): The targets.
@@ -444,7 +444,7 @@ def make_targets(
 def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
-    """Create the gold of the sequences that docs are cut into. Its field `costs` is not set.
+    """Create the gold of the sequences that docs are cut into. The field `costs` is not set.
     `lengths` and `doc_of_sequence` contain the number of tokens and the doc of each sequence. For
     `features`, see `Gold.features`. Shapes: (B,), (B,), (N, S)"""
     tags = batch.tags

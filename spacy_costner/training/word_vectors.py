@@ -56,8 +56,8 @@ class WordVectors(NamedTuple):
 
     words (list[str]): The words in lower case, in descending order of frequency.
     data (Floats2d): The vectors of these words, normalized to length 1. Shape: (W, D)
-    row_of_form (dict[str, int]): The row in `data` for each lower-case word, and for each other
-        form in the text.
+    row_of_form (dict[str, int]): The row in `data` of each word in lower case, and of its other
+        forms in the text.
     n_tokens (int): The number of tokens in the text.
     """
 
@@ -88,7 +88,7 @@ def learn_word_vectors(
     sentences (Iterable[Sequence[str]]): The words of each sentence, as written. They are read once.
     dim (int): The number of dimensions of the vectors, D, at least 1. If the rank of the matrix is
         lower, the vectors have fewer dimensions.
-    min_count (int): Words that occur less often than this don't get a vector.
+    min_count (int): The minimum frequency for a word to get a vector.
     seed (int): The random seed of the decomposition.
     RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
         frequent than expected by chance, or if its contexts aren't represented by any of the D
@@ -145,8 +145,8 @@ class NumberedText(NamedTuple):
 
 
 def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> NumberedText:
-    """Convert a text to word indices. Only words that occur at least `min_count` times, in all
-    forms, get an index. The sentences are read once."""
+    """Convert a text to word indices. Only words that occur at least `min_count` times, counted
+    over all forms, get an index. The sentences are read once."""
     # 1. Number the forms in order of their first occurrence. Looking up a new form in this
     # dictionary assigns the next number to it.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
@@ -215,9 +215,9 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
 
 
 def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[Floats1d, Floats1d]:
-    """Count the pairs of each word, n(w), and of each context, n(c). Only the first
-    `n_context_words` words are used as contexts. For `tokens`, see `NumberedText`. Shapes: (N,) to
-    (W,), (C,)"""
+    """Count the number of pairs that contain each word, n(w), and each context, n(c). Only the
+    first `n_context_words` words are used as contexts. For `tokens`, see `NumberedText`. Shapes:
+    (N,) to (W,), (C,)"""
     word_counts = numpy.zeros(n_words)
     context_counts = numpy.zeros((len(OFFSETS), n_context_words))
     # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours on both
