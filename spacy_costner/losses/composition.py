@@ -1,13 +1,13 @@
-"""Building blocks of losses. Most losses are a difference of two scores of a sequence: the score of
-wrong paths, which training lowers, minus the score of gold, which training raises. Gold is what the
-annotation says about a sequence: the path of its tags or, if annotation is partial, which tags are
+"""Building blocks of losses. Most losses are the difference of two scores of a sequence: the score
+of wrong paths, which training decreases, minus the score of gold, which training increases. Gold is
+the annotation of a sequence: its gold path or, if the annotation is partial, the tags that are
 allowed at each token.
 
-If annotators have rejected some spans (incorrect spans), the chain has copies of tags, so that
-paths with these spans can be told from others. A copy has the scores of the tag that it is tied to.
+If annotators rejected some spans (incorrect spans), the chain has copies of tags, which distinguish
+paths with these spans from other paths. A copy has the same scores as the tag that it is tied to.
 
-A score comes with its vector-Jacobian product (see `ScoreWithVjp`). In shapes, B is the number of
-sequences, N of tokens, and K of tags.
+Scores are returned together with their vector-Jacobian products (see `ScoreWithVjp`). In shapes, B
+is the number of sequences, N the number of tokens, and K the number of tags.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,14 @@ from ..ragged import sequence_ids
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], tuple[Floats1d, Floats1d]]
-"""Maps the difference of two scores of each sequence to its loss, and to the derivative of the loss
-with respect to the difference. Shapes: (B,)"""
+"""A function that maps the difference of two scores of each sequence to its loss and the derivative
+of the loss with respect to the difference. Shapes: (B,)"""
 
 
 def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
-    """Compute max(0, violation), and its derivative. Where the violation is 0, another path has the
-    same score as gold. There the derivative is 1, so that training moves away. Shapes: (B,)"""
+    """Compute max(0, violation) and its derivative. If the violation is 0, another path has the
+    same score as gold. The derivative is then 1, so that training separates the two scores. Shapes:
+    (B,)"""
     derivative = (violation >= 0).astype(violation.dtype)
     return violation.clip(0), derivative
 
@@ -34,14 +35,14 @@ def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
 def difference_of_scores(
     lowered: ScoreWithVjp, raised: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
-    """Compute a loss that is a difference of two scores of each sequence, and its gradient. It is
-    the sum over sequences of transform(lowered - raised), each times the weight of the sequence.
+    """Compute a loss defined as the difference of two scores of each sequence, and its gradient.
+    The loss is the weighted sum of transform(lowered - raised) over sequences.
 
-    lowered (ScoreWithVjp): The score that training lowers, such as log Z.
-    raised (ScoreWithVjp): The score that training raises, such as the score of gold.
-    gold (Gold): The gold paths, for the weights of sequences.
-    transform (Transform | None): A function of the differences, such as `hinge`. None: the
-        differences themselves.
+    lowered (ScoreWithVjp): The score that training decreases, such as log Z.
+    raised (ScoreWithVjp): The score that training increases, such as the score of gold.
+    gold (Gold): The gold paths, with the weights of sequences.
+    transform (Transform | None): A function to apply to the differences, such as `hinge`. None: use
+        the differences.
     RETURNS (LossResult): The loss and its gradient.
     """
     lowered_scores, backprop_lowered = lowered
@@ -57,7 +58,7 @@ def difference_of_scores(
 
 
 def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """Compute the score of gold in each sequence. It is the score of the gold path or, if
+    """Compute the score of gold for each sequence. This is the score of the gold path or, if the
     annotation is partial, the log-sum over the paths Y* that agree with it:
 
         log sum_{y in Y*} exp(s(y))
@@ -68,8 +69,9 @@ def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """Compute the log-probability of gold in each sequence. It is the log-probability of the gold
-    path or, if annotation is partial, of all paths Y* that agree with it together:
+    """Compute the log-probability of gold for each sequence. This is the log-probability of the
+    gold path or, if the annotation is partial, the total log-probability of the paths Y* that agree
+    with it:
 
         log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
     """
@@ -85,9 +87,9 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """Find the gold path or, if annotation is partial, the best path that agrees with it.
+    """Return the gold path or, if the annotation is partial, the best path that agrees with it.
 
-    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, which are tags of the model; and
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, converted to tags of the model, and
         its score. Shape of the tags: (N,)
     """
     path = gold.tags
@@ -97,50 +99,51 @@ def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """Find the best path that does not agree with gold.
+    """Return the best path that does not agree with gold.
 
-    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, which are tags of the model; and
-        its score. If a sequence has no such path, the score is minus infinity, and the tags have
-        no meaning. Shape of the tags: (N,)
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, converted to tags of the model, and
+        its score. If there is no such path for a sequence, the score is minus infinity and the tags
+        are meaningless. Shape of the tags: (N,)
     """
-    path, scores = chain.best_path_excluding(potentials, gold.paths)  # `paths` are the right ones
-    # `scores` have the minus infinity of sequences without such a path, but come without a
-    # gradient. Their gradient is the gradient of the score of the path.
+    path, scores = chain.best_path_excluding(potentials, gold.paths)  # excludes the correct paths
+    # `scores` contains minus infinity for sequences without such a path, but doesn't include a
+    # gradient. Use the gradient of the path's score.
     _, backprop = chain.path_score(potentials, path)
     return _model_tags(path, gold), (scores, backprop)
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
-    """Find the tags after which an entity can continue, such as B-x and I-x, but not L-x. Returns
-    True for these tags. Shape: (K,)"""
+    """Return a mask that is True for tags after which an entity can continue, such as B-x and I-x,
+    but not L-x. Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
     is_legal = xp.isfinite(potentials.transitions)
-    # An entity can continue after a tag if a transition to a tag that continues entities is legal.
+    # An entity can continue after a tag if there is a legal transition to a tag that continues an
+    # entity.
     can_go_on = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
     if gold.tied_to is None:
         return can_go_on
-    # With incorrect spans there are copies of tags. If an entity can continue after one of them,
-    # all copies of the same tag count, as they stand for one tag of the annotation.
+    # With incorrect spans, there are copies of tags. If an entity can continue after one of them,
+    # include all copies of the same tag, because they represent a single tag of the annotation.
     return xp.isin(gold.tied_to, gold.tied_to[can_go_on])
 
 
 def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
-    """Map tags of the chain to tags of the model. They differ with incorrect spans, for which the
-    chain has copies of tags: see `Gold.tied_to`. Shapes: (N,)"""
+    """Convert tags of the chain to tags of the model. They differ only if there are incorrect
+    spans, for which the chain has copies of tags: see `Gold.tied_to`. Shapes: (N,)"""
     if gold.tied_to is None:
         return tags
     return gold.tied_to[tags]
 
 
 def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
-    """Add the cost of mistakes to the scores, if there is a cost. Training then has to lower the
-    scores of expensive mistakes further. With the multiplier m:
+    """Add the cost of mistakes to the scores, if the loss has a cost. Training then has to decrease
+    the scores of expensive mistakes further. With the multiplier m, the score of a path is
 
         s(y) + m C(y*, y)
     """
     if gold.costs is None:
         return potentials
-    # This array is the largest of a batch, so it is computed in place: m C, then m C + E.
+    # This is the largest array of a batch, so it is computed in place: m C, then m C + E.
     emissions = gold.costs.astype(potentials.emissions.dtype)
     emissions *= multiplier
     emissions += potentials.emissions
@@ -151,8 +154,8 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
     """Return the weight of each sequence in gold, or 1 if gold has no weights. Shape: (B,)
 
     gold (Gold): The gold paths.
-    like (Floats1d): Any array with a number for each sequence. If gold has no weights, the result
-        has its dtype and is on its device. Shape: (B,)
+    like (Floats1d): Any array with one number per sequence. If gold has no weights, the result has
+        the same dtype and device as this array. Shape: (B,)
     """
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
@@ -160,27 +163,27 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
 
 
 def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
-    """Return 1 for sequences in which some legal path disagrees with gold, else 0: then gold says
-    nothing about the sequence. If no annotation is missing in the batch, it is 1 for all sequences.
-    Shape: (B,)"""
+    """Return 1 for sequences with annotation, that is, if any legal path disagrees with gold, and 0
+    for other sequences. If all tokens in the batch are annotated, the result is 1 for all
+    sequences. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))
-    # It is not enough that `allowed` rules out some tag, as no legal path may have this tag.
+    # It isn't sufficient to check whether `allowed` excludes a tag, because there may be no legal
+    # path with this tag.
     disagreeing = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
     return xp.isfinite(disagreeing.scores).astype("float64")
 
 
 def sequences_of_tokens(potentials: Potentials) -> Ints1d:
-    """Return the index of the sequence of each token, on the device of the potentials. Shape:
-    (N,)"""
+    """Return the index of each token's sequence, on the device of the potentials. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     return xp.asarray(sequence_ids(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:
-    """Make scores with which all legal paths have the same probability: minus infinity where the
-    potentials are so, 0 elsewhere."""
+    """Create scores that give all legal paths the same probability: minus infinity where the
+    potentials are minus infinity, and 0 elsewhere."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), scores, 0), potentials)
 
@@ -192,6 +195,6 @@ def zero_forbidden(potentials: Potentials) -> Potentials:
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """Multiply all scores by psi, a number above 0. The larger it is, the more of the probability
-    the best paths have. Scores of minus infinity stay so."""
+    """Multiply all scores by psi, which must be above 0. With a larger psi, the probability is more
+    concentrated on the best paths. Scores of minus infinity don't change."""
     return map_scores(lambda scores: psi * scores, potentials)

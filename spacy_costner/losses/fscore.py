@@ -1,14 +1,15 @@
-"""MCE-F: the F-score of whole entities itself as a loss, smoothed so that it has a gradient.
+"""MCE-F: a smoothed, differentiable F-score of whole entities as a loss.
 
-The F-score comes from the numbers of true positives (TP), false positives (FP) and false negatives
-(FN). There are two ways to count them. With psi = 1, they are the numbers that the model expects.
-With psi = inf, they are counted on the best paths, and smoothed by a sigmoid.
+The F-score is computed from the numbers of true positives (TP), false positives (FP) and false
+negatives (FN). There are two ways to count them. With psi = 1, they are the model's expected
+counts. With psi = inf, they are counted on the best paths, and smoothed by a sigmoid.
 
-For the chain, entities are segments (see `chain.Segments`): `begin` has the first token of each,
-`end` the one after its last, `tags` the tags of all of them, concatenated, and `after` the tags
-that may follow each of them.
+In the chain, entities are represented as segments (see `chain.Segments`): `begin` and `end` are the
+start and end (exclusive) of each segment, `tags` contains the concatenated tags of all segments,
+and `after` the tags that may follow each segment.
 
-In shapes, B is the number of sequences, N of tokens, K of tags, and S of segments.
+In shapes, B is the number of sequences, N the number of tokens, K the number of tags, and S the
+number of segments.
 """
 
 import math
@@ -32,8 +33,7 @@ from .composition import can_continue, sequence_weights, sequences_of_tokens
 from .mce import sigmoid
 
 ONE_TRUE_POSITIVE = numpy.asarray([1.0, 0.0, 0.0])
-"""The least that is added to TP, FP and FN. Without any true positive the loss would be
-infinite."""
+"""Always added to TP, FP and FN, because the loss would be infinite without true positives."""
 
 
 def make_mce_f(
@@ -44,21 +44,21 @@ def make_mce_f(
     offset: float = 0.0,
     decay: float = 0.9,
 ) -> Loss:
-    """Build the F-score loss: see `mce_f`.
+    """Create the F-score loss: see `mce_f`.
 
-    gamma (float): How much more recall counts than precision. It has to be above 0.
+    gamma (float): The weight of recall relative to precision. Must be above 0.
     psi (float): 1 for expected counts, "inf" for counts on the best paths.
-    slope (float): With psi = inf, how steep the sigmoid is. It has to be above 0.
-    offset (float): With psi = inf, moves the place where the sigmoid is steep. With 0 it is where
-        the path with the right entity and the path without it have the same score.
-    decay (float): The factor from 0 to 1 that the counts of earlier batches are multiplied by at
-        each batch.
-    RAISES (ValueError): If a parameter is out of its range, or if slope or offset is set and psi
-        is 1.
+    slope (float): The slope of the sigmoid, if psi is inf. Must be above 0.
+    offset (float): Shifts the steepest point of the sigmoid, if psi is inf. With 0, the sigmoid is
+        steepest if the paths with and without the correct entity have the same score.
+    decay (float): The factor by which the counts of earlier batches are multiplied at each batch,
+        from 0 to 1.
+    RAISES (ValueError): If a parameter is out of range, or if slope or offset is set and psi is 1.
     """
-    # `one_of`, `above` and others return a number, or raise an error that names loss and parameter.
+    # `one_of`, `above` etc. return a number, or raise an error with the names of the loss and the
+    # parameter.
     checked_psi = one_of((1.0, math.inf), "MCEF", "psi", as_number(psi))
-    # With psi = inf the loss has a kink where another path becomes the best one.
+    # With psi = inf, the loss has a kink where the best path changes.
     is_smooth = checked_psi == 1
     compute = partial(
         mce_f,
@@ -71,23 +71,23 @@ def make_mce_f(
         expected = "slope, offset: expected 1 and 0, as psi is 1"
         raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    # The loss is one ratio over the batch, not a sum over sequences. It is not convex, so training
-    # needs a model to start from. When training restarts, the totals are forgotten.
+    # The loss is a ratio over the batch instead of a sum over sequences. It isn't convex, so
+    # training needs an initial model. The totals are reset when training restarts.
     return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 
 @dataclass
 class RunningTotals:
-    """The F-score loss of a batch together with the batches before it.
+    """The F-score loss of a batch, including the counts of earlier batches.
 
-    An F-score is not a sum over sentences. The F-score of a small batch says little, and the loss
-    of a batch without entities would be infinite. So the counts of earlier batches are added to the
-    counts of each batch, and so is one true positive.
+    The F-score isn't a sum over sentences. The F-score of a small batch is not meaningful, and the
+    loss of a batch without entities would be infinite. So the counts of earlier batches, and one
+    true positive, are added to the counts of each batch.
 
-    compute (partial): The function `mce_f` with all parameters but `before`.
-    decay (float): The factor that the totals are multiplied by at each batch.
-    totals (Floats1d): TP, FP and FN of the batches so far, of earlier ones times powers of `decay`.
-        Shape: (3,)
+    compute (partial): The function `mce_f`, with all parameters except `before`.
+    decay (float): The factor by which the totals are multiplied at each batch.
+    totals (Floats1d): The totals of TP, FP and FN. The counts of earlier batches are multiplied by
+        powers of `decay`. Shape: (3,)
     """
 
     compute: "partial[tuple[LossResult, Floats1d]]"
@@ -95,12 +95,12 @@ class RunningTotals:
     totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        """Forget all batches, as training restarts."""
+        """Reset the totals. Called when training restarts."""
         self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        """Compute the loss of a batch and its gradient, as `Loss.compute` does, and add the counts
-        of the batch to the totals."""
+        """Compute the loss of a batch and its gradient, as in `Loss.compute`, and add the counts of
+        the batch to the totals."""
         counts_before = self.decay * self.totals
         result, counts = self.compute(potentials, gold, before=counts_before + ONE_TRUE_POSITIVE)
         self.totals = counts_before + counts
@@ -117,24 +117,24 @@ def mce_f(
     offset: float = 0.0,
     before: Floats1d = ONE_TRUE_POSITIVE,
 ) -> tuple[LossResult, Floats1d]:
-    """A loss that falls as the F-score of whole entities rises.
+    """A loss that decreases as the F-score of whole entities increases.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
 
-    With psi = 1 the counts are those that the model expects, exactly: see `expected_counts`. With
-    psi = inf they are counts on the best paths, smoothed by a sigmoid: see `best_counts`.
+    With psi = 1, the counts are the model's exact expected counts: see `expected_counts`. With psi
+    = inf, they are counted on the best paths and smoothed by a sigmoid: see `best_counts`.
 
-    The loss is not convex, so start from a model that was trained with the likelihood. Tokens that
-    are not annotated don't count.
+    The loss isn't convex, so start from a model that was trained with the likelihood. Tokens
+    without annotation are ignored.
 
     potentials (Potentials), gold (Gold): The batch.
-    gamma (float): How much more recall counts than precision.
-    psi (float): 1 for expected counts, infinite for counts on the best paths.
-    slope (float), offset (float): With psi = inf, the parameters of the sigmoid.
-    before (Floats1d): TP, FP and FN of earlier batches, which are added to the counts of this
-        batch. They are constants. Shape: (3,)
-    RETURNS (tuple[LossResult, Floats1d]): The loss, with its gradient through the counts of this
-        batch; and TP, FP and FN of this batch. Shape: (3,)
+    gamma (float): The weight of recall relative to precision.
+    psi (float): 1 for expected counts, infinity for counts on the best paths.
+    slope (float), offset (float): The parameters of the sigmoid, if psi is infinity.
+    before (Floats1d): TP, FP and FN of earlier batches, which are added to the counts of this batch
+        as constants. Shape: (3,)
+    RETURNS (tuple[LossResult, Floats1d]): The loss with its gradient through the counts of this
+        batch, and TP, FP and FN of this batch. Shape: (3,)
 
     Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
     """
@@ -154,12 +154,12 @@ Derivatives = tuple[float, float, float]
 """The derivatives of the loss with respect to TP, FP and FN."""
 
 CountsWithVjp = tuple[Floats1d, Callable[[Derivatives], Potentials]]
-"""TP, FP and FN of a batch, (3,), and the callback that takes the derivatives with respect to them
-to the gradient with respect to the potentials."""
+"""TP, FP and FN of a batch, (3,), and a callback that converts the derivatives with respect to
+these counts to the gradient with respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = 1: those that the model expects.
+    """Compute the counts of `mce_f` with psi = 1, which are the model's expected counts.
 
         TP = sum over gold entities of p(entity)
         FN = sum over gold entities of 1 - p(entity)
@@ -173,8 +173,8 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     log_p, backprop_log_p = paths.segment_log_probs(gold_entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    # Each entity has one tag that opens it. So the expected number of predicted entities is the
-    # expected number of such tags, counted at annotated tokens.
+    # Each entity has exactly one opening tag, so the expected number of predicted entities is the
+    # expected number of opening tags, counted at annotated tokens.
     is_opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
     zeros = map_scores(xp.zeros_like, potentials)
     counts_opening = zeros._replace(emissions=is_opening.astype(potentials.emissions.dtype))
@@ -182,12 +182,12 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     tp = float((entity_weight * p).sum())
     fn = float((entity_weight * (1 - p)).sum())
     n_predicted = float((sequence_weight * n_opened).sum())
-    fp = max(n_predicted - tp, 0.0)  # rounding can make it smaller than 0
+    fp = max(n_predicted - tp, 0.0)  # may be below 0 due to rounding
 
     def backprop(derivatives: Derivatives) -> Potentials:
         """Compute the gradient with respect to the potentials."""
         d_tp, d_fp, d_fn = derivatives
-        # What p adds to TP, it takes from FP and FN.
+        # p is added to TP, and subtracted from FP and FN.
         d_p = entity_weight * (d_tp - d_fp - d_fn)
         d_log_p = d_p * p  # as p = exp(log p)
         d_opened = d_fp * sequence_weight
@@ -199,15 +199,15 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 def best_counts(
     potentials: Potentials, gold: Gold, *, slope: float, offset: float
 ) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = inf: those on the best paths, smoothed.
+    """Compute the counts of `mce_f` with psi = inf, which are smoothed counts on the best paths.
 
-    A place is where the best path that is not gold has a wrong entity: the tokens of the entity
-    (see `segments_in_places`). Each gold entity and each place has a difference d of two scores:
+    A place consists of the tokens of a wrong entity in the best path that is not gold (see
+    `segments_in_places`). For each gold entity and each place, d is the difference of two scores:
 
         d = (score of the best path without it) - (score of the best path with it)
 
-    "With it" means that the path has the gold entity or, for a place, that it has gold's tags in
-    the place. The sigmoid l makes counts of these differences:
+    A path "with it" contains the gold entity or, for a place, has the gold tags in the place. The
+    sigmoid l converts these differences to counts:
 
         TP = sum over gold entities of 1 - l(d)
         FN = sum over gold entities of l(d)
@@ -216,8 +216,8 @@ def best_counts(
     gold_entities = _find_entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
     segments, group_of_segment = segments_in_places(false_positives, gold, potentials)
-    # Row 0 has the score of the best path with each segment, row 1 the score of the best path
-    # without it. The columns of the gold entities come first. Shape: (2, gold entities + segments)
+    # The scores of the best path with each segment (row 0) and without it (row 1). The columns of
+    # the gold entities come first. Shape: (2, gold entities + segments)
     scores, backprop_scores = chain.segment_max_scores(
         potentials, _concatenate(gold_entities, segments)
     )
@@ -225,13 +225,14 @@ def best_counts(
     n_gold = len(gold_entities.begin)
     n_wrong = len(false_positives.begin)
 
-    # For a place, both scores are of paths *with* a segment (row 0): one of the segments with
-    # gold's tags, or one of the segments with other tags. `best_columns` has the columns of the
-    # best segments: row 0 for gold's tags, row 1 for others. Shape: (2, places)
+    # For a place, both scores are scores of paths *with* a segment (row 0): one of the segments
+    # with the gold tags, or one of the segments with other tags. `best_columns` contains the
+    # columns of the best segments: row 0 for the gold tags, row 1 for other tags.
+    # Shape: (2, places)
     scores_with = to_numpy(scores)[0, n_gold:]
     best_of_group = _best_of_groups(scores_with, group_of_segment, n_groups=2 * n_wrong)
     best_columns = xp.asarray(n_gold + best_of_group.reshape(2, n_wrong))
-    # The scores with it (row 0) and without it (row 1). Shape: (2, gold entities + places)
+    # The scores of paths with it (row 0) and without it (row 1). Shape: (2, gold entities + places)
     with_and_without = xp.concatenate([scores[:, :n_gold], scores[0, best_columns]], axis=1)
     d = with_and_without[1] - with_and_without[0]
     losses, slopes = sigmoid(d, slope=slope, offset=offset)
@@ -247,9 +248,9 @@ def best_counts(
         """Compute the gradient with respect to the potentials."""
         d_tp, d_fp, d_fn = derivatives
         is_gold = xp.arange(n_gold + n_wrong) < n_gold
-        # The derivative with respect to d, and from it the derivatives with respect to the two
-        # scores. They are added to the columns of the best segments. Other columns have no part in
-        # the loss.
+        # Compute the derivative with respect to d, and then the derivatives with respect to the two
+        # scores. For places, assign the latter to the columns of the best segments. Other columns
+        # don't affect the loss.
         d_of_d = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
         d_with_and_without = xp.stack([-d_of_d, d_of_d])
         d_scores = xp.zeros_like(scores)
@@ -261,27 +262,27 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """Find the highest score of each of G groups, or the last of several equal ones, and return its
-    index. `group` has the group of each score, from 0 to G - 1. No group may be empty.
-    Shapes: (R,), (R,) to (G,)"""
-    # Sort by group, then by score. The highest score of a group comes just before the next group.
+    """Return the index of the highest score in each of G groups. If several scores are equal, the
+    last one is returned. `group` contains the group of each score, from 0 to G - 1. Groups can't be
+    empty. Shapes: (R,), (R,) to (G,)"""
+    # Sort by group, then by score. The highest score of a group directly precedes the next group.
     order = numpy.lexsort((scores, group))
     ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
     return order[ends - 1]
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
-    """Find the false positives of the best competitor, which is the best path that is not gold.
-    They are its entities that gold doesn't have. Entities that begin at a token without annotation
-    are left out, as it is unknown whether they are wrong."""
+    """Return the false positives of the best competitor, which is the best path that is not gold:
+    its entities that are not gold entities. Entities that begin at a token without annotation are
+    skipped, because they may be correct."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
     n_tokens = len(tags)
-    # If gold is the only possible path of a sequence, there is no competitor: its tags are -1.
+    # If gold is the only possible path of a sequence, there is no competitor: set its tags to -1.
     has_competitor = numpy.isfinite(to_numpy(scores))
     is_known = numpy.repeat(has_competitor, potentials.lengths)
     predicted = _find_entities(numpy.where(is_known, tags, -1), gold, potentials)
-    # The numbers of two entities are equal if these have the same tokens and the same first tag.
+    # Two entities have the same number if they have the same tokens and the same first tag.
     predicted_numbers = _number_entities(predicted, n_tokens)
     gold_numbers = _number_entities(gold_entities, n_tokens)
     is_gold = numpy.isin(predicted_numbers, gold_numbers)
@@ -299,28 +300,30 @@ def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) 
 def segments_in_places(
     wrong: Segments, gold: Gold, potentials: Potentials
 ) -> tuple[Segments, Ints1d]:
-    """List what paths can have in the places of wrong entities, as segments: gold's tags, or other
-    tags.
+    """Return the possible tags in the places of wrong entities as segments: either the gold tags or
+    other tags.
 
-    A place has the tokens of the wrong entity, as far as they are annotated. If an entity may
-    continue after its last tag, as in IOB2, the next token says whether it ends there. Then this
-    token is a part of the place, too.
+    A place consists of the annotated tokens of a wrong entity. If an entity may continue after its
+    last tag, as in IOB2, the next token determines whether the entity ends, so it is included in
+    the place.
 
-    There are too many ways to have other tags in a place to list all of them. But each way agrees
-    with gold at some first tokens, and then has a wrong tag. So segments end just before the first
-    wrong tag, with a condition on the tag that follows. If the first tag of the place is wrong, the
-    segment is that tag. For example, gold has O O in a place. Then the segment with gold's tags is
-    O O. The segments with other tags are O, followed by any tag but O, and each single tag but O.
-    Returns the segments, each of which begins where a place begins; and the group of each, from 0
-    to 2S - 1. Group i has the segments with gold's tags in the whole of place i. (There may be
-    several, as several tags of the chain may count as the same gold tag.) Group S + i has the
-    segments with other tags in place i. Shapes: (segments,)
+    There are too many combinations of other tags in a place to list them all. However, each
+    combination agrees with gold up to a token and then has a wrong tag. So segments end directly
+    before the first wrong tag, with a condition on the next tag. If the first tag in the place is
+    wrong, the segment consists of that tag. For example, if gold is O O in a place, the segment
+    with the gold tags is O O. The segments with other tags are O, followed by any tag except O, and
+    each single tag except O.
+
+    Returns the segments, each starting at the beginning of a place, and the group of each segment,
+    from 0 to 2S - 1. Group i contains the segments with the gold tags in all of place i. (There may
+    be several, because several tags of the chain may correspond to the same gold tag.) Group S + i
+    contains the segments with other tags in place i. Shapes: (segments,)
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
     end = _find_ends_of_places(wrong, gold, potentials)
     is_legal = numpy.isfinite(to_numpy(potentials.transitions))
-    # The tag of the annotation that each tag of the chain counts as. Shape: (K,)
+    # The tag of the annotation that corresponds to each tag of the chain. Shape: (K,)
     counts_as = numpy.arange(len(is_legal))
     if gold.collapsed_of is not None:
         counts_as = to_numpy(gold.collapsed_of)
@@ -328,16 +331,16 @@ def segments_in_places(
     groups: list[Ints1d] = []
 
     def agrees_with_gold(tokens: Ints1d) -> Array2d:
-        """For each of R tokens, return True at the tags that count as its gold tag.
-        Shapes: (R,) to (R, K)"""
+        """Return, for each of R tokens, a mask that is True for the tags that correspond to its
+        gold tag. Shapes: (R,) to (R, K)"""
         return counts_as[gold_tags[tokens]][:, None] == counts_as
 
     def add_segments(
         places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
     ) -> None:
-        """Add R segments of T tokens each, with their places and their tags. `after` is True at the
-        tags that may follow each segment. None: all may follow. `is_gold` says whether the segments
-        have gold's tags in the whole of their places. Shapes: (R,), (R, T), (R, K)"""
+        """Add R segments of T tokens each, given their places and tags. `after` is True for the
+        tags that may follow each segment. None: all tags may follow. `is_gold` determines whether
+        the segments have the gold tags in all of their places. Shapes: (R,), (R, T), (R, K)"""
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
         first_token = begin[places]
@@ -349,20 +352,20 @@ def segments_in_places(
             group = len(begin) + places
         groups.append(group)
 
-    # Grow paths that agree with gold by one token at a time, in all places at once. Row r of
-    # `paths` is the beginning of a path, in the place `places[r]`. Start with one tag.
+    # Extend paths that agree with gold by one token at a time, in all places at once. Row r of
+    # `paths` is the beginning of a path in the place `places[r]`. Start with single tags.
     places, tags = numpy.nonzero(~agrees_with_gold(begin))
     add_segments(places, tags[:, None], is_gold=False)
     places, tags = numpy.nonzero(agrees_with_gold(begin))
     paths = tags[:, None]
     while len(places):
-        # A path that agrees with gold up to the end of its place is complete.
+        # Paths that agree with gold up to the end of their place are complete.
         is_complete = begin[places] + paths.shape[1] == end[places]
         add_segments(places[is_complete], paths[is_complete], is_gold=True)
         places = places[~is_complete]
         paths = paths[~is_complete]
-        # Each other path is added once, for all wrong tags that may come next. It also grows by
-        # each tag that agrees.
+        # Add all other paths once, for all wrong tags that may come next, and extend them by each
+        # tag that agrees with gold.
         agrees_next = agrees_with_gold(begin[places] + paths.shape[1])
         add_segments(places, paths, ~agrees_next, is_gold=False)
         rows, tags = numpy.nonzero(agrees_next & is_legal[paths[:, -1]])
@@ -372,11 +375,11 @@ def segments_in_places(
 
 
 def _find_ends_of_places(wrong: Segments, gold: Gold, potentials: Potentials) -> Ints1d:
-    """Find the token after the last one of each place: see `segments_in_places`. Shape: (S,)"""
+    """Return the end (exclusive) of each place: see `segments_in_places`. Shape: (S,)"""
     last_tags = wrong.tags[last_tokens(wrong.end - wrong.begin)]
-    # 1 if the place has the token after the entity, too, else 0.
+    # 1 if the place includes the token after the entity, otherwise 0.
     goes_on = to_numpy(can_continue(potentials, gold))[last_tags]
-    # A place ends before the next token without annotation, and where its sequence ends.
+    # A place ends before the next token without annotation, and at the end of its sequence.
     ends_of_sequences = numpy.cumsum(potentials.lengths)
     unannotated = numpy.flatnonzero(to_numpy(gold.tags) < 0)
     stops = numpy.unique(numpy.concatenate([ends_of_sequences, unannotated]))
@@ -385,19 +388,20 @@ def _find_ends_of_places(wrong: Segments, gold: Gold, potentials: Potentials) ->
 
 
 def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
-    """Compute a number for each entity. Entities with the same tokens and the same first tag have
-    the same number. Shape: (S,)"""
+    """Compute a number for each entity that is the same for entities with the same tokens and the
+    same first tag. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
-    # Like three digits of one number: the first tag, the begin (below N), and the end (up to N).
+    # The number consists of three digits: the first tag, the start (below N), and the end (at most
+    # N).
     tag_and_begin = first_tag * n_tokens + entities.begin
     return tag_and_begin * (n_tokens + 1) + entities.end
 
 
 def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
-    """Find the entities of a path, as segments. The tag after a segment may not be one that
-    continues an entity: the entity would be longer. `tags` is -1 where the path is unknown.
-    Shape: (N,)"""
+    """Return the entities of a path as segments. The tag after a segment can't be a tag that
+    continues an entity, because the entity would then be longer. `tags` is -1 for tokens with
+    unknown tags. Shape: (N,)"""
     is_known = tags >= 0
     opening = to_numpy(gold.opening)
     continuing = to_numpy(gold.continuing)
@@ -411,7 +415,7 @@ def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments
 
 def _concatenate(*segments: Segments) -> Segments:
     """Concatenate several groups of segments."""
-    # The arrays `begin` of all groups, then the arrays `end`, `tags` and `after`.
+    # The `begin` arrays of all groups, followed by the `end`, `tags` and `after` arrays.
     columns = zip(*segments)
     return Segments._make(numpy.concatenate(column) for column in columns)
 

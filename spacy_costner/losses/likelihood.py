@@ -1,4 +1,4 @@
-"""Likelihood losses: the likelihood of paths, the likelihood of single tags, and their weighted
+"""Likelihood losses: the likelihood of paths, the likelihood of individual tags, and their weighted
 sum."""
 
 from functools import partial
@@ -19,12 +19,12 @@ from .composition import (
 
 
 def make_sequential() -> Loss:
-    """Build the likelihood of whole paths: see `sequential`."""
+    """Create the likelihood of whole paths: see `sequential`."""
     return Loss(sequential)
 
 
 def make_pointwise() -> Loss:
-    """Build the likelihood of single tags: see `pointwise`."""
+    """Create the likelihood of individual tags: see `pointwise`."""
     return Loss(pointwise, weighs_tokens=True)
 
 
@@ -35,29 +35,31 @@ def make_mixed(
     cost: Cost | None = None,
     multiplier: float = 1.0,
 ) -> Loss:
-    """Build the weighted sum of both likelihoods: see `mixed`. Set exactly one of lam and k.
+    """Create the weighted sum of both likelihoods: see `mixed`. Exactly one of lam and k must be
+    set.
 
     lam (float | None): The weight of `sequential`, from 0 to 1.
     k (float | None): Sets lam to k / (k + 1). The loss is then a multiple of the k-th order Markov
-        loss. It is at least 0, and may be a fraction.
-    cost (Cost | None): What each mistake costs. It is added to the scores.
-    multiplier (float): The amount added to a score per unit of cost, 0 or more.
-    RAISES (ValueError): If both or none of lam and k are set, or a number is out of its range.
+        loss. Must be at least 0, and can be fractional.
+    cost (Cost | None): The cost of each mistake, which is added to the scores.
+    multiplier (float): The amount added to a score per unit of cost, at least 0.
+    RAISES (ValueError): If both or neither of lam and k are set, or if a number is out of range.
     """
     is_exactly_one_given = (lam is None) != (k is None)
     if not is_exactly_one_given:
         where = "spacy_costner.Mixed: lam, k"
         raise ValueError(f"{where}: expected exactly one of them, got {lam!r}, {k!r}")
-    # `at_least` and `within` return a number, or raise an error that names loss and parameter.
+    # `at_least` and `within` return a number, or raise an error with the names of the loss and the
+    # parameter.
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)
     lam = within(0, 1, "Mixed", "lam", lam)
-    score_per_cost = 0.0  # without a cost the multiplier has no effect
+    score_per_cost = 0.0  # without a cost, the multiplier has no effect
     if cost is not None:
         score_per_cost = at_least(0, "Mixed", "multiplier", multiplier)
     compute = partial(mixed, lam=lam, multiplier=score_per_cost)
-    # A cost that is added to the scores in training shifts the probabilities of the model.
+    # Adding a cost to the scores during training shifts the model's probabilities.
     return Loss(compute, cost, weighs_tokens=True, shifts_probabilities=cost is not None)
 
 
@@ -66,7 +68,7 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
 
         loss = log Z - s(y*)
 
-    With partial annotation s(y*) is the log-sum of the scores of all paths that agree with it.
+    With partial annotation, s(y*) is the log-sum of the scores of all paths that agree with it.
 
     Lafferty, McCallum & Pereira (2001); L_1 of Tsuboi & Kashima, definition 1.
     """
@@ -76,12 +78,12 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
-    """The negative log-likelihood of each gold tag by itself.
+    """The negative log-likelihood of each individual gold tag, summed over tokens.
 
         loss = - sum_t w_t log p(y_t = y*_t)
 
-    w_t is the weight of token t. With partial annotation p(y_t = y*_t) is the probability of all
-    tags that agree with it together.
+    w_t is the weight of token t. With partial annotation, p(y_t = y*_t) is the total probability of
+    all tags that agree with it.
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
@@ -95,12 +97,12 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
         loss = lam (log Z - s(y*)) - (1 - lam) sum_t w_t log p(y_t = y*_t)
 
-    With lam = k / (k + 1) and weights w_t of 1 it is the k-th order Markov loss, the likelihood of
-    windows of k + 1 tags, divided by k + 1. With a multiplier above 0, the cost is added to the
-    scores as in `softmax_margin`; for lam = 1 it is that loss.
+    With lam = k / (k + 1) and weights w_t of 1, this is the k-th order Markov loss, the likelihood
+    of windows of k + 1 tags, divided by k + 1. With a multiplier above 0, the cost is added to the
+    scores as in `softmax_margin`, which is the same loss for lam = 1.
 
-    Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010),
-    eq 6, for the margin.
+    Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010), eq 6,
+    for the margin.
     """
     if multiplier:
         potentials = cost_augment(potentials, gold, multiplier)
@@ -121,7 +123,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
 
 def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
-    """Return the weight of each token times the weight of its sequence. Shape: (N,)"""
+    """Return the weight of each token, multiplied by the weight of its sequence. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     weights = by_sequence[sequences_of_tokens(potentials)]

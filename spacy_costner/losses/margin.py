@@ -1,7 +1,7 @@
-"""Losses with a cost: margin losses, whose margin grows with the cost of a mistake, and the
-expected cost, which is called risk.
+"""Losses with a cost: margin losses, whose margin increases with the cost of a mistake, and the
+expected cost, also called risk.
 
-In formulas y* is the gold path, C(y*, y) the cost of predicting the path y instead, and m the
+In formulas, y* is the gold path, C(y*, y) the cost of predicting the path y instead, and m the
 multiplier of costs.
 """
 
@@ -27,51 +27,51 @@ from .likelihood import sequential
 
 
 def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the softmax-margin: see `softmax_margin`.
+    """Create the softmax-margin loss: see `softmax_margin`.
 
-    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): The amount added to a score per unit of cost, 0 or more.
+    cost (Cost | None): The cost of each mistake. Defaults to the Hamming cost.
+    multiplier (float): The amount added to a score per unit of cost, at least 0.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
     compute = partial(softmax_margin, multiplier=multiplier)
-    # The cost is added to the scores, so the probabilities are shifted against expensive mistakes.
+    # Adding the cost to the scores shifts probabilities away from expensive mistakes.
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True)
 
 
 def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the max-margin: see `max_margin`.
+    """Create the max-margin loss: see `max_margin`.
 
-    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): The amount added to a score per unit of cost, 0 or more.
+    cost (Cost | None): The cost of each mistake. Defaults to the Hamming cost.
+    multiplier (float): The amount added to a score per unit of cost, at least 0.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
-    # The hinge has kinks. It only compares scores, which are then no log-probabilities.
+    # The hinge has kinks. It only compares scores, so they are not log-probabilities.
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
 
 
 def make_risk(*, cost: Cost | None = None) -> Loss:
-    """Build the risk: see `risk`.
+    """Create the risk loss: see `risk`.
 
-    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
+    cost (Cost | None): The cost of each mistake. Defaults to the Hamming cost.
     """
-    # The risk isn't convex: training has to start from the weights of another loss.
+    # The risk isn't convex, so training has to start from the weights of another loss.
     return Loss(risk, cost or hamming_cost, needs_start=True)
 
 
 def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the Jensen risk bound: see `jensen_risk_bound`.
+    """Create the Jensen risk bound: see `jensen_risk_bound`.
 
-    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): The amount added to a score per unit of cost, 0 or more.
+    cost (Cost | None): The cost of each mistake. Defaults to the Hamming cost.
+    multiplier (float): The amount added to a score per unit of cost, at least 0.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
     compute = partial(jensen_risk_bound, multiplier=multiplier)
-    # The cost is added to the scores, so the probabilities are shifted against expensive mistakes.
-    # The loss is not convex, so it needs a start.
+    # Adding the cost to the scores shifts probabilities away from expensive mistakes. The loss
+    # isn't convex, so training needs an initial model.
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True, needs_start=True)
 
 
@@ -80,9 +80,9 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
         loss = log sum_y exp(s(y) + m C(y*, y)) - s(y*)
 
-    It is convex. It is an upper bound of `max_margin` and of `sequential`, and equal to the latter
-    for m = 0. With partial annotation s(y*) is the log-sum of the scores of all paths that agree
-    with it.
+    The loss is convex. It is an upper bound on `max_margin` and `sequential`, and equal to
+    `sequential` for m = 0. With partial annotation, s(y*) is the log-sum of the scores of all paths
+    that agree with it.
 
     Gimpel & Smith (2010), eq 6.
     """
@@ -90,16 +90,18 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
 
 def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """The structured hinge loss: the margin to every path has to be at least its cost.
+    """The structured hinge loss: the margin between gold and each path must be at least the cost of
+    the path.
 
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
-    It is convex. With partial annotation s(y*) is the score of the best path that agrees with it.
+    The loss is convex. With partial annotation, s(y*) is the score of the best path that agrees
+    with it.
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
-    # It is enough to look at the paths that are not gold: for gold itself the difference is 0,
-    # which is the least that the hinge returns.
+    # Only paths that are not gold have to be considered: for gold, the difference is 0, which is
+    # the minimum of the hinge.
     augmented = cost_augment(potentials, gold, multiplier)
     _, competitor_score = best_competitor(augmented, gold)
     _, gold_path_score = best_gold(potentials, gold)
@@ -107,16 +109,16 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
 
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
-    """The expected cost of a path that is drawn from the model.
+    """The expected cost of a path drawn from the model.
 
         loss = sum_y p(y) C(y*, y)
 
-    It is not convex, so start from a model that was trained with the likelihood.
+    The loss isn't convex, so start from a model that was trained with the likelihood.
 
     Gimpel & Smith (2010), eq 5.
     """
     xp = get_array_module(gold.costs)
-    # The cost of a path is a sum over its tags. So it is like a score: costs of tags replace
+    # The cost of a path is a sum over its tags, like a score: the costs of tags replace the
     # emissions, and the costs of transitions, start and end are 0.
     zeros = map_scores(xp.zeros_like, potentials)
     costs = zeros._replace(emissions=cast(Floats2d, gold.costs))
@@ -126,11 +128,11 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """An upper bound of m times the risk that needs only two passes over the chain.
+    """An upper bound on m times the risk that requires only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 
-    It is `softmax_margin` minus `sequential`. It is not convex, so start from a model that was
+    The loss is `softmax_margin` minus `sequential`. It isn't convex, so start from a model that was
     trained with the likelihood.
 
     Gimpel & Smith (2010), section 3.1.

@@ -1,4 +1,4 @@
-"""A schedule of losses: training minimises one loss first, then another."""
+"""A schedule of losses: training minimises several losses, one after another."""
 
 import math
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from ..types import Loss, Progress
 def make_schedule(
     *losses: Loss, steps: Sequence[int] = (), epochs: Sequence[float] = ()
 ) -> "LossSchedule":
-    """Build a schedule of losses, for example a likelihood first, then a loss that is not convex.
-    Set either steps or epochs.
+    """Create a schedule of losses, for example a likelihood followed by a non-convex loss. Either
+    steps or epochs must be set.
 
-    *losses (Loss): The losses, two or more, in the order of training.
-    steps (Sequence[int]): For each loss but the last one the number of updates, counted from the
-        beginning of training, after which it ends.
-    epochs (Sequence[float]): The same in passes over the training data.
+    *losses (Loss): Two or more losses, in training order.
+    steps (Sequence[int]): For each loss except the last one, the number of updates after which it
+        ends, counted from the beginning of training.
+    epochs (Sequence[float]): The same, measured in passes over the training data.
     RAISES (ValueError): If an argument is not a loss (or is a schedule), if there are fewer than
-        two losses, if there isn't one end for each loss but the last one, if ends don't increase
-        from above 0 or aren't finite, or if both steps and epochs are set.
+        two losses, if the number of ends isn't the number of losses minus 1, if the ends aren't
+        finite, positive and increasing, or if both steps and epochs are set.
     """
     where = "spacy_costner.Schedule"
     for loss in losses:
@@ -43,12 +43,12 @@ def make_schedule(
 
 @dataclass(frozen=True)
 class LossSchedule:
-    """A sequence of losses, used instead of a `Loss`.
+    """A sequence of losses that can be used instead of a single `Loss`.
 
-    stages (tuple[Loss, ...]): The losses, in the order of training.
-    ends (tuple[float, ...]): Where each loss but the last one ends, counted from the beginning of
-        training.
-    unit (str): What `ends` counts: "steps" or "epochs".
+    stages (tuple[Loss, ...]): The losses, in training order.
+    ends (tuple[float, ...]): The end of each loss except the last one, counted from the beginning
+        of training.
+    unit (str): The unit of `ends`: "steps" or "epochs".
     """
 
     stages: tuple[Loss, ...]
@@ -56,7 +56,7 @@ class LossSchedule:
     unit: str
 
     def stage_at(self, progress: Progress) -> Loss:
-        """Return the loss to minimise at this point of training."""
+        """Return the loss to minimise at this point in training."""
         n_done: float = progress.passes
         if self.unit == "steps":
             n_done = progress.steps

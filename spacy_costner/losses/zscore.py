@@ -18,19 +18,20 @@ from .composition import (
 
 
 def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the Z-score: see `zscore`.
+    """Create the Z-score loss: see `zscore`.
 
-    cost (Cost | None): What each mistake costs. The Hamming cost makes the paper's "Hamming
-        loss". With a cost, use weight decay: otherwise training has no finite optimum.
-    multiplier (float): The amount added to a score per unit of cost. It has to be above 0.
-    RAISES (ValueError): If the multiplier is not above 0, or not finite.
+    cost (Cost | None): The cost of each mistake. With the Hamming cost, the loss is the paper's
+        "Hamming loss". If there is a cost, use weight decay: without it, training has no finite
+        optimum.
+    multiplier (float): The amount added to a score per unit of cost. Must be above 0.
+    RAISES (ValueError): If the multiplier is not above 0 or not finite.
     """
-    # `above` returns the number, or raises an error that names the loss and the parameter.
+    # `above` returns the number, or raises an error with the names of the loss and the parameter.
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
-    # The loss is one ratio over the batch. Scores that were trained with it give no probabilities.
-    # With weights of 0, all legal paths have the same score, and the gradient is 0. So the loss
-    # needs a start.
+    # The loss is a ratio over the batch. The trained scores can't be converted to probabilities.
+    # With weights of 0, all legal paths have the same score and the gradient is 0, so training
+    # needs an initial model.
     return Loss(compute, cost, is_ratio=True, has_probabilities=False, needs_start=True)
 
 
@@ -39,26 +40,26 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
-    mu and sigma^2 are the mean and the variance of the score over all legal paths, which all have
-    the same probability here. With a cost, s(y) is s(y) + m C(y*, y). If all legal paths have the
-    same score, the loss and its gradient are 0. So start from a model that was trained with the
+    mu and sigma^2 are the mean and the variance of the score over all legal paths, with equal
+    probabilities. With a cost, s(y) is replaced by s(y) + m C(y*, y). If all legal paths have the
+    same score, the loss and its gradient are 0, so start from a model that was trained with the
     likelihood.
 
-    With partial annotation s(y*) is the mean score of the paths that agree with it. (Other losses
-    take the log-sum. Here it would stay above mu while all scores go to 0, and sigma with them: the
-    loss would have no minimum.)
+    With partial annotation, s(y*) is the mean score of the paths that agree with it. (Other losses
+    use the log-sum. Here, the log-sum would stay above mu while all scores, and with them sigma,
+    approach 0, so the loss would have no minimum.)
 
     Ricci, De Bie & Cristianini, definition 1 and section 5.1.
     """
-    # The score of a path is the inner product of the scores and the features of the path, which are
-    # its tags and transitions. So mu is the inner product of the scores and the mean features. And
-    # sigma^2 is the inner product of the scores and the covariances of each feature with the score
-    # of the path. These covariances are what `backprop_mean` returns.
+    # The score of a path is the inner product of the scores and the path's features, which are its
+    # tags and transitions. So mu is the inner product of the scores and the mean features, and
+    # sigma^2 is the inner product of the scores and the covariances between each feature and the
+    # path score. `backprop_mean` returns these covariances.
     scores = zero_forbidden(cost_augment(potentials, gold, multiplier))
     paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
     _, backprop_log_z = paths.log_partition()
-    # A sequence without annotation has the weight 0.
+    # Sequences without annotation get the weight 0.
     weights = sequence_weights(gold, mean) * has_annotation(gold, potentials)
     covariance = backprop_mean(weights)
     # The features of gold minus the mean features of all paths, summed over the batch.
@@ -78,8 +79,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
 
 def largest_rounding(scores: Potentials) -> float:
-    """Return the largest variance that can come from rounding alone, when all legal paths have the
-    same score. A larger variance is taken as real."""
+    """Return the largest variance that can result from rounding errors if all legal paths have the
+    same score. Larger variances are treated as nonzero."""
     xp = get_array_module(scores.emissions)
     largest_score = 0.0
     for array in scores[:4]:  # emissions, transitions, start and end
@@ -87,16 +88,17 @@ def largest_rounding(scores: Potentials) -> float:
             largest_score = max(largest_score, float(array.max()), float(-array.min()))
     epsilon = float(xp.finfo(scores.emissions.dtype).eps)
     n_tokens = len(scores.emissions)
-    # The squared scores of all tokens, times the rounding error of a number. 100 is a margin.
+    # The squared scores of all tokens, multiplied by the rounding error of a number and a safety
+    # factor of 100.
     return 100 * epsilon * n_tokens * largest_score**2
 
 
 def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Potentials:
-    """Count the features of gold: how often it has each tag at each token, and each transition. The
-    counts of a sequence are multiplied by its weight. With partial annotation they are the mean
-    over the paths that agree with it. Shape of the weights: (B,)"""
-    # These counts are the gradient of the score of the gold path. The mean counts are the gradient
-    # of a log-sum over paths with equal scores.
+    """Count the features of gold: each tag at each token, and each transition. The counts of a
+    sequence are multiplied by its weight. With partial annotation, they are averaged over the paths
+    that agree with it. Shape of the weights: (B,)"""
+    # The counts are the gradient of the gold path's score. Mean counts are the gradient of a
+    # log-sum over paths with equal scores.
     if gold.allowed is None:
         _, backprop = chain.path_score(potentials, gold.tags)
     else:

@@ -1,1 +1,1 @@
-"""Training: the targets and objective of every model, and the training of the linear model."""
+"""Training: the targets and objective of all models, and the training of the linear model."""

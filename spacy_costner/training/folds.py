@@ -1,19 +1,20 @@
-"""Training at initialization: of the first of two passes, and of the linear part of a hybrid model.
+"""Training that takes place during initialization: the first of two passes, and the linear part of
+a hybrid model.
 
-The first pass is a linear model. The labels that it predicts are features of the second pass. The
-rest of the model learns from what these parts predict for the training docs. If they had been
-trained on the same docs, their predictions would be too good. So the docs are divided into folds.
-There are weights that were trained on all docs, for new text, and weights for each fold that were
-trained on the docs of all other folds. The latter score the docs of the fold.
+The first pass is a linear model whose predicted labels are features of the second pass. The rest of
+the model is trained on the predictions of these parts for the training docs. These predictions
+would be too good if the parts had been trained on the same docs. The docs are therefore divided
+into folds. One set of weights is trained on all docs and used for new text. In addition, one set of
+weights per fold is trained on the docs of all other folds and used to score the docs of that fold.
 
-Each fold has texts that follow each other in the corpus. Docs with equal texts (see `equal_texts`)
-are in the same fold, so that no weights are trained on a copy of a text that they score. Each text
-counts once when the corpus is divided, so that folds have about the same size even if all texts
-recur. The label memory of the first pass (see `features.memory`) is counted separately for each
-fold.
+Each fold consists of consecutive texts of the corpus. Docs with equal texts (see `equal_texts`) are
+assigned to the same fold, so that no doc is scored by weights that were trained on a copy of it.
+Each text counts only once when the corpus is divided, so that folds have about the same size even
+if all texts recur. The label memory of the first pass (see `features.memory`) is computed
+separately for each fold.
 
-In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
-and K of tags.
+In shapes, V is the number of features, M the number of weight rows for static vectors (see
+`ml.weights`), and K the number of tags.
 """
 
 import random
@@ -42,31 +43,31 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 WORDS_OF_STEP = 500
-"""The approximate number of words in a step. A step with a long doc has more."""
+"""The approximate number of words per step. A step with a long doc has more words."""
 
 N_FIRST_PASS_FOLDS = 2
 """The number of folds for the first pass."""
 
 LEAST_FIRST_PASS_STEPS = 8
-"""The approximate minimum number of steps in an epoch of the first pass. In a small corpus they
+"""The approximate minimum number of steps per epoch of the first pass. In a small corpus, steps
 have fewer words than `WORDS_OF_STEP`."""
 
 N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
-"""The approximate minimum number of steps in an epoch of the linear part, as in the configs that
-`init` makes. In a small corpus they have fewer words than `WORDS_OF_STEP`."""
+"""The approximate minimum number of steps per epoch of the linear part, as in the configs created
+by `init`. In a small corpus, steps have fewer words than `WORDS_OF_STEP`."""
 
 GetExamples = Callable[[], Iterable[Example]]
-"""Returns the training examples, as the argument of `nlp.initialize` does."""
+"""A function that returns the training examples, like the argument of `nlp.initialize`."""
 
 
 @dataclass(frozen=True)
 class FoldBatch:
-    """A batch of examples of the same fold, which one step of the first pass learns from.
+    """A batch of examples from the same fold, for one training step of the first pass.
 
-    examples (list[Example]): The examples, all of the same fold.
+    examples (list[Example]): The examples, all from the same fold.
     targets (Segmentations[Targets]): Their targets, without soft targets.
     """
 
@@ -77,15 +78,15 @@ class FoldBatch:
 def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the first pass, if the model has one: on all docs, for new text, and once without each
-    fold, for the docs of that fold. Its loss is the likelihood of the gold path, even if the
-    component has another loss.
+    """Train the first pass, if the model has one. It is trained on all docs, for new text, and once
+    per fold on the docs of all other folds, for the docs of that fold. The loss is the likelihood
+    of the gold path, even if the component uses another loss.
 
-    model (Model): The model, whose vocabulary of features is built.
-    objective (Objective): The objective of the component. It reads the annotation of docs.
+    model (Model): The model, with its feature vocabulary built.
+    objective (Objective): The component's objective, used to read the annotation of docs.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
-    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
         finite.
     """
     first_pass = first_pass_of(model)
@@ -93,19 +94,19 @@ def train_first_pass(
         return
     first_pass.tags = tags
     if first_pass.read_labels is not None:
-        return  # its labels are read from docs, and it has no weights
+        return  # its labels are read from docs, so there are no weights to train
 
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
-    # `objective` makes the targets, and `likelihood` only computes their loss. So it needs no other
-    # settings.
+    # The targets are created by `objective`. `likelihood` only computes their loss, so it needs no
+    # other settings.
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
-    # An entry for each training: the features, which differ in their label memory, and the weights.
+    # The features and weights of each training run. The features differ in their label memory.
     features_and_rows: list[tuple[Features, Floats2d]] = []
-    # The first training leaves out no fold. Each other training leaves out one fold.
+    # The first run uses all folds. Each of the other runs leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_FIRST_PASS_FOLDS)], start=1):
         other_folds = [batches for i, batches in enumerate(folds) if i != left_out_fold]
         batches = list(chain.from_iterable(other_folds))
@@ -117,14 +118,14 @@ def train_first_pass(
             likelihood,
             find_features_of_batches(recounted_features, batches),
             max_epochs=first_pass.n_epochs,
-            # Not by the global generator, so that a first pass doesn't change the order in which
-            # the rest of the model is trained.
+            # Don't use the global random generator, so that the first pass doesn't affect the order
+            # of examples when training the rest of the model.
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{N_FIRST_PASS_FOLDS + 1}",
         )
         features_and_rows.append((recounted_features, rows))
 
-    # Each training has overwritten the weights. New text needs the weights of the first training.
+    # Each run overwrites the weights. Restore the weights of the first run, for new text.
     _, rows_of_all_docs = features_and_rows[0]
     first_pass.weights.restart(rows_of_all_docs)
     first_pass.set_folds(features_and_rows[1:], fold_of_text)
@@ -134,10 +135,10 @@ def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
     """Divide examples into batches, and the batches into folds for the first pass. Examples with
-    equal texts are in the same fold: a batch with texts of both folds is divided. Returns the
-    batches of each fold, and the fold of each text, keyed by its hash.
+    equal texts are assigned to the same fold, so batches with texts from both folds are split.
+    Returns the batches of each fold, and the fold of each text, keyed by the hash of the text.
 
-    RAISES (ValueError): As `Objective.targets`.
+    RAISES (ValueError): See `Objective.targets`.
     """
     fold_of_text = find_first_pass_folds(examples)
     folds: list[list[FoldBatch]] = [[] for _ in range(N_FIRST_PASS_FOLDS)]
@@ -149,20 +150,20 @@ def divide_for_first_pass(
 
         for fold in sorted(examples_of_fold):
             targets = objective.targets(examples_of_fold[fold], tags)
-            # The first pass learns from gold alone.
+            # The first pass is trained on gold only.
             gold_targets = targets.map(Targets.without_soft)
             folds[fold].append(FoldBatch(examples_of_fold[fold], gold_targets))
     return folds, fold_of_text
 
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
-    """Find the fold of each text for the first pass, keyed by the hash of the text. The first docs
-    of all texts are divided into batches, and the batches into folds."""
+    """Assign each text to a fold for the first pass. The first docs of all texts are divided into
+    batches, and the batches into folds. Returns the folds, keyed by the hash of the text."""
     first_examples = select_first(examples)
     batches = list(batch_in_order(first_examples, find_batch_size(first_examples)))
     fold_of_text: dict[int, int] = {}
     for i, batch in enumerate(batches):
-        # Divide the batches into runs of the same length: 0, 0, 0, ..., 1, 1, 1, ...
+        # Assign consecutive batches to the same fold: 0, 0, 0, ..., 1, 1, 1, ...
         fold = i * N_FIRST_PASS_FOLDS // len(batches)
         for eg in batch:
             fold_of_text[text_id(eg.predicted)] = fold
@@ -178,8 +179,8 @@ def select_first(examples: Iterable[Example]) -> list[Example]:
 
 
 def find_batch_size(examples: Iterable[Example]) -> int:
-    """The minimum number of words in a batch of the first pass. In a small corpus batches are
-    smaller, so that there are enough of them."""
+    """Return the minimum number of words in a batch of the first pass. In a small corpus, batches
+    are smaller, to ensure a minimum number of batches."""
     n_words = sum(len(eg.predicted) for eg in examples)
     return min(WORDS_OF_STEP, n_words // LEAST_FIRST_PASS_STEPS)
 
@@ -187,8 +188,8 @@ def find_batch_size(examples: Iterable[Example]) -> int:
 def recount_features(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
-    """Make features with a label memory that is counted in these batches only: it must not know the
-    labels of the docs that are left out."""
+    """Create features with a label memory that is computed from these batches only, because it must
+    not contain the labels of other docs."""
     docs: list[Doc] = []
     for batch in batches:
         for eg in batch.examples:
@@ -197,7 +198,7 @@ def recount_features(
 
 
 def find_features_of_batches(features: Features, batches: Sequence[FoldBatch]) -> Batches:
-    """Find the features of batches, and make batches of training from them."""
+    """Extract the features of batches, and create training batches from them."""
     training_batches: list[Batches] = []
     for batch in batches:
         docs = [eg.predicted for eg in batch.examples]
@@ -208,8 +209,8 @@ def find_features_of_batches(features: Features, batches: Sequence[FoldBatch]) -
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[Example]]:
     """Divide examples into batches of at least `n_words` words, without changing their order.
-    (spaCy's `minibatch_by_words` may move a long doc to a later batch. But the docs of a fold
-    should follow each other.)"""
+    (spaCy's `minibatch_by_words` may move a long doc to a later batch, but the docs of a fold
+    should be consecutive.)"""
     batch: list[Example] = []
     n_words_of_batch = 0
     for eg in examples:
@@ -226,16 +227,16 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[E
 def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the linear part of a hybrid model: on all docs, for new text, and once without each
-    fold, for the docs of that fold. The model's setting `linear_epochs` says how long; if it is 0,
-    or the model is no hybrid, nothing is trained here.
+    """Train the linear part of a hybrid model. It is trained on all docs, for new text, and once
+    per fold on the docs of all other folds, for the docs of that fold. The model's setting
+    `linear_epochs` determines the number of epochs. Nothing is trained if it is 0 or if the model
+    isn't a hybrid.
 
-    model (Model): The model, whose vocabulary of features is built, and whose first pass is
-        trained.
+    model (Model): The model, with its feature vocabulary built and its first pass trained.
     objective (Objective): The objective of the component.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
-    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
         finite.
     """
     max_epochs = model.attrs.get("linear_epochs")
@@ -248,15 +249,15 @@ def train_linear_part(
     folds, fold_of_text = divide_by_words(examples)
     # In a small corpus, batches are smaller, so that there are enough of them.
     words_of_batch = min(WORDS_OF_STEP, n_words // LEAST_LINEAR_STEPS)
-    words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
+    words_of_batch = max(words_of_batch, 1)  # the quotient may be 0 if there are few words
     batcher = partial(minibatch_by_words, size=words_of_batch)
-    # Long docs are cut into pieces, so that batches have about as many words: see `pieces`.
+    # Cut long docs into pieces, so that batches have about the same number of words: see `pieces`.
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
 
     trained_rows: list[Floats2d] = []
-    # The first training leaves out no fold. Each other training leaves out one fold.
+    # The first run uses all folds. Each of the other runs leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_LINEAR_FOLDS)], start=1):
         other_folds = [batches for i, batches in enumerate(batches_of_folds) if i != left_out_fold]
         rows = _train_from_zero(
@@ -269,28 +270,28 @@ def train_linear_part(
         )
         trained_rows.append(rows)
 
-    # Each training has overwritten the weights. New text needs the weights of the first training.
+    # Each run overwrites the weights. Restore the weights of the first run, for new text.
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # For each fold, the weights of features and vectors are kept. All folds use the transitions,
-    # start and end that were trained on all docs.
+    # For each fold, keep the weights of features and vectors. All folds use the transition, start
+    # and end weights that were trained on all docs.
     n_emission_rows = weights.n_features + weights.n_vector_rows
     emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 
 def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
-    """Divide examples into folds for the linear part. The distinct texts of each fold have about
-    the same number of words together. Examples with equal texts are in the same fold. Returns the
-    examples of each fold, and the fold of each text, keyed by its hash."""
+    """Divide examples into folds for the linear part. The distinct texts in each fold have about
+    the same total number of words. Examples with equal texts are assigned to the same fold. Returns
+    the examples of each fold, and the fold of each text, keyed by the hash of the text."""
     first_examples = select_first(examples)
     n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}
     n_words_so_far = 0
     for eg in first_examples:
         n_words_so_far += len(eg.predicted)
-        # Fold 0 has the first quarter of all words, and so on. A text goes to the fold that has its
-        # last word.
+        # Fold 0 contains the first quarter of all words, and so on. A text is assigned to the fold
+        # that contains its last word.
         last_word = n_words_so_far - 1
         fold_of_text[text_id(eg.predicted)] = last_word * N_LINEAR_FOLDS // n_words
 
@@ -310,18 +311,17 @@ def _train_from_zero(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from scratch, and return their average, rounded as in a saved model (see
-    `SparseWeights.prune_and_quantize`). For the other arguments see `train`. Shape: (V + M + K + 2,
-    K)
+    """Train weights from scratch and return their average, rounded as in a saved model (see
+    `SparseWeights.prune_and_quantize`). For the other arguments, see `train`.
+    Shape: (V + M + K + 2, K)
 
     RAISES (ValueError): If a score is not finite.
-    RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:
-        initialization needs the weights of all folds.
+    RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, this function can't
+        return early, because initialization needs the weights of all folds.
     """
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()  # some losses keep counts of earlier batches
-    # The optimizer only says that averages are kept. Sparse weights have a learning rate of their
-    # own.
+    # The optimizer is only used to enable averages. Sparse weights have a separate learning rate.
     optimizer = Optimizer(0.0, use_averages=True)
     trained = train(
         weights,

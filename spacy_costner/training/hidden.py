@@ -1,7 +1,8 @@
-"""Training of the hidden layer of a linear model, after the training of its weights.
+"""Training of the hidden layer of a linear model, after its weights have been trained.
 
-On few words, the weights and the layer would both learn the same things if they were trained
-together. So the weights are trained first, and then the layer alone, to correct their scores.
+On small corpora, the weights and the layer would learn the same things if they were trained
+together. The weights are therefore trained first, and the layer is then trained separately to
+correct their scores.
 """
 
 import random
@@ -18,20 +19,21 @@ from .objective import Objective
 from .online import Batch, TrainingResult, read_batches, train
 
 MOST_WORDS_ALONE = 100_000
-"""Up to this number of words the layer is trained alone. With more words, weights and layer are
-trained together: that is better with all sentences of GENIA, and not with 1,000 of them."""
+"""The maximum number of words for which the layer is trained separately. With more words, the
+weights and the layer are trained together, which is better on all sentences of GENIA, but not on
+1,000 of them."""
 
 N_EPOCHS = 20
-"""How often the training of the layer goes through the examples. Chosen on development data, as is
-`HIDDEN_WORDS_OF_STEP`: see docs/linear.md."""
+"""The number of epochs for training the layer. Like `HIDDEN_WORDS_OF_STEP`, it was chosen on
+development data: see docs/linear.md."""
 
 HIDDEN_WORDS_OF_STEP = 100
-"""The number of words of a step."""
+"""The number of words per step."""
 
 
 def are_few_words(examples: Iterable[Example]) -> bool:
-    """Whether examples have so few words that the hidden layer is trained alone, after the
-    weights."""
+    """Check whether the examples have so few words that the hidden layer is trained separately,
+    after the weights."""
     return sum(len(eg.predicted) for eg in examples) <= MOST_WORDS_ALONE
 
 
@@ -43,18 +45,18 @@ def train_hidden_layer(
     optimizer: Optimizer,
     progress: Progress,
 ) -> TrainingResult:
-    """Train the hidden layer of a linear model. The weights of the model, which are trained
-    already, stay as they are.
+    """Train the hidden layer of a linear model. The other weights of the model are already trained
+    and don't change.
 
     model (Model): A linear model with trained weights and a hidden layer.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The training examples.
-    optimizer (Optimizer): The optimizer. If it keeps averages, the layer gets the averaged weights
-        in the end.
-    progress (Progress): The progress of training so far, which is the training of the weights.
-    RETURNS (TrainingResult): How training ended.
-    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+    optimizer (Optimizer): The optimizer. If it keeps averages, the averaged weights are used for
+        the layer after training.
+    progress (Progress): The training progress so far, from training the other weights.
+    RETURNS (TrainingResult): The result of training.
+    RAISES (ValueError): If an example is invalid (see `Objective.targets`), or if a score is not
         finite.
     """
     _, weights = linear_part(model)
@@ -62,7 +64,7 @@ def train_hidden_layer(
     assert layer is not None
 
     def add_scores(batch: Batch) -> Batch:
-        """Compute the scores of a batch by the weights, and keep them in the batch. They are the
+        """Compute the linear scores of a batch, and store them in the batch, because they are the
         same in all epochs."""
         features, targets = batch.read()
         scored_features = features._replace(linear_scores=weights.potentials(features))
@@ -84,6 +86,6 @@ def train_hidden_layer(
         progress=progress,
         desc="hidden layer",
     )
-    # `restart` replaces the weights of the last step with their averages.
+    # Replace the weights of the last step with their averages.
     layer.restart(layer.averaged(optimizer))
     return trained

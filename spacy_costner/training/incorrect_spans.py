@@ -1,19 +1,20 @@
-"""Incorrect spans: spans that are known not to be entities. A chain with more tags excludes them.
+"""Incorrect spans: spans that are known not to be entities. They are excluded by a chain with
+additional tags.
 
-A chain sees one tag, or two tags that follow each other. These don't show whether exactly the
+A chain scores single tags and pairs of consecutive tags. These don't determine whether exactly the
 tokens s to e are an entity. So the four tags of the label (begin, inside, last and unit, as in
-BILUO) are copied for each token s where an incorrect span starts. An entity of this label that
-starts at s has to use the copies, up to its end. A copy has the same scores as its original, so the
-paths have the same scores as before. But now one tag shows that a path has the incorrect span: the
-copy of "last" at e. Gold excludes this tag. The algorithms of the chain need not know of incorrect
-spans.
+BILUO) are copied for each token s at which an incorrect span starts. All tokens of an entity of
+this label that starts at s must use the copies. A copy has the same scores as its original, so the
+scores of paths don't change. However, a single tag now identifies paths with the incorrect span:
+the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need to handle
+incorrect spans.
 
 For example, "New York City" is not a LOC. The tags B-LOC, I-LOC, L-LOC and U-LOC are copied as b,
-i, l and u. At "New" a LOC can only begin with b or u, and after b only i or l can follow. Gold
+i, l and u. At "New", a LOC can only begin with b or u, and b can only be followed by i or l. Gold
 excludes l at "City".
 
-In shapes, D is the number of docs, N of tokens, K of tags of the chain, and K' of these tags and
-their copies.
+In shapes, D is the number of docs, N the number of tokens, K the number of tags of the chain, and
+K' the number of these tags and their copies.
 """
 
 from collections import Counter
@@ -30,18 +31,19 @@ from ..tags import Tags
 from ..types import Constraints, Gold, Potentials
 
 FIRST, MIDDLE, LAST, ONLY = range(4)
-"""The places of the four tags in a copy: the tags of the first, a middle, the last and the only
-token of an entity."""
+"""The positions of the four tags in a copy: the tags of the first token, a middle token, the last
+token and the only token of an entity."""
 
 N_COPIED = 4
-"""The number of tags in a copy."""
+"""The number of tags per copy."""
 
 
 class IncorrectSpan(NamedTuple):
-    """Tokens that are not an entity of a label.
+    """A span that is known not to be an entity with a given label.
 
     doc (int): The index of the doc in the batch.
-    begin (int), end (int): The first token and the one after the last, counted over the batch.
+    begin (int), end (int): The start and end (exclusive) of the span, as token indices in the
+        batch.
     label (int): The index of the label in `Tags.labels`.
     """
 
@@ -55,14 +57,14 @@ def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, lengths: Ints1d
 ) -> list[IncorrectSpan]:
     """Read the spans that are known not to be entities. A span without a label is not an entity of
-    any label: it becomes one incorrect span for each label of the tags.
+    any label, so it is converted to one incorrect span per label.
 
-    examples (Sequence[Example]): The batch. Its incorrect spans are in the reference docs.
+    examples (Sequence[Example]): The batch, with incorrect spans in the reference docs.
     key (str): The key of the spans in `doc.spans` of the reference docs.
     tags (Tags): The tags of the chain.
-    lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
+    lengths (Ints1d): The number of tokens in each predicted doc. Shape: (D,)
     RETURNS (list[IncorrectSpan]): The spans. Spans that don't align with tokens of the predicted
-        docs are left out, as are spans whose labels the tags don't have.
+        docs are skipped, as are spans with unknown labels.
     """
     # The first token of each doc, counted over the batch.
     first_tokens = (numpy.cumsum(lengths) - lengths).tolist()
@@ -83,21 +85,21 @@ def read_incorrect_spans(
 def exclude_spans(
     spans: Sequence[IncorrectSpan], gold: Gold, constraints: Constraints, tags: Tags
 ) -> tuple[Gold, Constraints]:
-    """Exclude the paths with an incorrect span from gold. They stay possible paths, which a loss
-    makes less likely.
+    """Exclude paths with an incorrect span from gold. These paths remain possible, so that a loss
+    can make them less likely.
 
-    spans (Sequence[IncorrectSpan]): The spans, at least one.
-    gold (Gold): The gold paths, in the K tags of the chain, without costs.
-    constraints (Constraints): The possible paths, in the same tags.
+    spans (Sequence[IncorrectSpan]): At least one incorrect span.
+    gold (Gold): The gold paths, using the K tags of the chain, without costs.
+    constraints (Constraints): The possible paths, using the same tags.
     tags (Tags): The tags of the chain.
-    RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, in the K' tags of the
-        chain with copies. `Gold.tied_to` has, for each copy, the tag from which it takes its
-        scores.
+    RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, using the K' tags of
+        the chain with copies. `Gold.tied_to` contains the corresponding tag of the original chain
+        for each tag.
     """
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
-    # `[tied_to]` gives each copy the value of its original: (K,) to (K',).
-    # Where gold is O, all tags for O are allowed: the constraints choose among them.
+    # Indexing with `tied_to` gives each copy the value of its original: (K,) to (K',). If gold is
+    # O, all tags for O are allowed, and the constraints determine which of them are possible.
     is_allowed = chain.to_mask(gold.token_tags, len(tags))
     gold = gold._replace(
         allowed=is_allowed[:, tied_to] & augmented.is_correct,
@@ -113,15 +115,14 @@ def exclude_spans(
 
 
 class AugmentedTags(NamedTuple):
-    """The K' tags of a chain for incorrect spans: first the K tags of the original chain, then the
-    copies, four tags for each.
+    """The K' tags of a chain with incorrect spans: the K tags of the original chain, followed by
+    four tags for each copy.
 
-    tied_to (Ints1d): For each tag the tag of the original chain from which it takes its scores.
-        Shape: (K',)
-    constraints (Constraints): The possible paths. An entity that starts where an incorrect span
-        starts has to use a copy.
-    is_correct (Array2d): False at the tag and token that show an incorrect span: the last tag of a
-        copy, where the span ends. Shape: (N, K')
+    tied_to (Ints1d): For each tag, the corresponding tag of the original chain. Shape: (K',)
+    constraints (Constraints): The possible paths. Entities that start at the same token as an
+        incorrect span must use a copy.
+    is_correct (Array2d): False for the tag and token that identify an incorrect span: the last tag
+        of a copy, at the last token of the span. Shape: (N, K')
     """
 
     tied_to: Ints1d
@@ -130,29 +131,30 @@ class AugmentedTags(NamedTuple):
 
 
 def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> AugmentedTags:
-    """Make the copies of tags for the incorrect spans of a batch. Docs share them: a label has as
-    many copies as there are tokens at which its incorrect spans start, in the doc with the most of
-    them. There has to be at least one span."""
+    """Create the copies of tags for the incorrect spans of a batch. Copies are shared between docs:
+    the number of copies per label is the maximum number of tokens in a doc at which incorrect spans
+    of the label start. `spans` must not be empty."""
     copy_of_start = _choose_copies(spans)
-    n_copies: Counter[int] = Counter()  # the number of copies of each label
+    n_copies: Counter[int] = Counter()  # the number of copies per label
     for (label, _), copy in copy_of_start.items():
         n_copies[label] = max(n_copies[label], copy + 1)
     tied_to, first_tag_of = _number_copies(tags, n_copies)
 
-    # No entity begins with a copy, ...
+    # Entities can't begin with a copy ...
     is_possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     is_correct = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     for first_tag in first_tag_of.values():
         is_possible[:, [first_tag + FIRST, first_tag + ONLY]] = False
     for span in spans:
-        # ... except where an incorrect span starts. There it can't begin with the original tag.
+        # ... except at the start of an incorrect span, where they can't begin with the original
+        # tag.
         copy = copy_of_start[span.label, span.begin]
         first_tag = first_tag_of[span.label, copy]
         for place in (FIRST, ONLY):
             original_tag = tied_to[first_tag + place]
             is_possible[span.begin, original_tag] = False
             is_possible[span.begin, first_tag + place] = True
-        # The tag that shows that an entity ends where this span ends.
+        # Exclude the tag of an entity that ends at the same token as this span.
         has_one_token = span.end - span.begin == 1
         last_place = ONLY if has_one_token else LAST
         is_correct[span.end - 1, first_tag + last_place] = False
@@ -165,9 +167,9 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
 def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
-    """Number the tags of copies, label by label. Their indices come after the indices of the K tags
-    of the chain. Returns, for each of the K' tags, the tag of the chain from which it takes its
-    scores; and, by label and index of the copy, the index of the first of its four tags."""
+    """Number the tags of copies, label by label. Their indices follow the indices of the K tags of
+    the chain. Returns the corresponding tag of the original chain for each of the K' tags, and the
+    index of the first of the four tags for each copy, keyed by its label and index."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
@@ -181,8 +183,8 @@ def _number_copies(
 
 def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]:
     """Choose a copy for each token at which incorrect spans of a label start. The first such token
-    of a doc gets the first copy of the label, the next one the second copy, and so on. So the docs
-    of a batch share copies. Returns the index of the copy, by label and token."""
+    in a doc gets the first copy of the label, the next one gets the second copy, and so on, so that
+    the docs of a batch share copies. Returns the index of the copy, by label and token."""
     copy_of_start: dict[tuple[int, int], int] = {}
     n_starts: Counter[tuple[int, int]] = Counter()  # by doc and label
     for span in spans:
@@ -194,29 +196,30 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 
 
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
-    """Make the constraints of transitions, start and end for the tags of the chain and their
-    copies. Between two entities, a copy has the transitions of its original. Within an entity, a
-    tag of a copy is only followed by a tag of the same copy. `tied_to` has, for each tag, the tag
-    of the chain from which it takes its scores. Shape: (K',)"""
+    """Create the transition, start and end constraints for the tags of the chain and their copies.
+    Between entities, a copy has the same transitions as its original. Within an entity, a copy's
+    tag can only be followed by a tag of the same copy. `tied_to` contains the corresponding tag of
+    the original chain for each tag. Shape: (K',)"""
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None
     n_tags = len(tags)
-    # The place of each copied tag in its copy: FIRST, MIDDLE, LAST, ONLY, FIRST, MIDDLE, ...
+    # The position of each copied tag: FIRST, MIDDLE, LAST, ONLY, FIRST, MIDDLE, ...
     # Shape: (K' - K,)
     place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
 
-    # First the transitions between entities: the transitions that the originals allow, from a tag
-    # that may end an entity to a tag that may begin another one. (All original tags count as ends
-    # here. A copy only follows them as FIRST or ONLY, and transitions between them are set below.)
+    # First, set the transitions between entities: all transitions of the originals from a tag that
+    # may end an entity to a tag that may begin another one. (All original tags count as ends here,
+    # because they are only followed by FIRST or ONLY of a copy. Transitions between original tags
+    # are set below.)
     opens = numpy.append(~tags.continuing, opens_copy)  # (K',)
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)  # (K',)
     is_between_entities = closes[:, None] & opens  # (K', K')
     transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & is_between_entities
 
-    # Then the original tags get all their transitions, and each copy gets the transitions within an
+    # Then, set all transitions between original tags, and the transitions of each copy within an
     # entity.
     transitions[:n_tags, :n_tags] = constraints.transitions
     for first_tag in range(n_tags, len(tied_to), N_COPIED):
@@ -231,11 +234,11 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
 
 
 def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
-    """Make the scores of the tags of the chain and their copies. A copy has the scores of its
+    """Create the scores of the chain's tags and their copies. A copy has the same scores as its
     original.
 
     potentials (Potentials): The scores of the K tags of the chain, without constraints.
-    tied_to (Ints1d): For each tag the tag of the chain from which it takes its scores. Shape: (K',)
+    tied_to (Ints1d): For each tag, the corresponding tag of the original chain. Shape: (K',)
     RETURNS (Potentials): The scores of K' tags.
     """
     columns = get_array_module(potentials.emissions).asarray(tied_to)
@@ -249,17 +252,18 @@ def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
 
 
 def sum_over_copies(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
-    """Compute the gradient of the scores of the chain from the gradient of the scores with copies:
-    the backward pass of `copy_scores`. The gradients of a tag and of its copies are summed.
+    """Compute the gradient with respect to the scores of the chain, given the gradient with respect
+    to the scores with copies. This is the backward pass of `copy_scores`: the gradients of a tag
+    and its copies are summed.
 
     gradient (Potentials): The gradient with respect to the scores of K' tags.
-    tied_to (Ints1d): As in `copy_scores`. Shape: (K',)
+    tied_to (Ints1d): See `copy_scores`. Shape: (K',)
     n_tags (int): The number of tags of the chain, K.
     RETURNS (Potentials): The gradient with respect to the scores of K tags.
     """
     xp = get_array_module(gradient.emissions)
-    # 1 where one of the K' tags is one of the K tags or a copy of it. A product with this matrix
-    # sums over the copies. Shape: (K', K)
+    # 1 if a row's tag is the same as a column's tag or a copy of it. Multiplying by this matrix
+    # sums over copies. Shape: (K', K)
     is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
     is_tied = is_tied.astype(gradient.emissions.dtype)
     return Potentials(

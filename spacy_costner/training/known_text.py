@@ -1,13 +1,13 @@
-"""Recognise text that a component was trained on, also if it is divided into other docs now.
+"""Recognition of text that a component was trained on, even if it is divided into docs differently.
 
-A *passage* is a long sentence, or the whole text of a doc that has no long sentence. The component
-keeps a hash of 32 bits of each passage that it was trained on. A new passage has the hash of
-another one by chance, but seldom: if a thousand passages are kept, 1 of 4 million new ones; if a
-million are kept, 1 of 4,000.
+A *passage* is a long sentence, or the whole text of a doc without long sentences. The component
+stores a 32-bit hash of each passage that it was trained on. Hash collisions are rare: if a thousand
+passages are stored, 1 in 4 million new passages matches by chance, and if a million passages are
+stored, 1 in 4,000.
 
-In some corpora passages recur by chance: datelines, headings, articles that are printed twice.
-`Recurring` counts how many do in the training corpus, so that it is known how many passages of
-other docs from the same source are expected there.
+In some corpora, passages are repeated for other reasons, such as datelines, headings, or articles
+that are printed twice. `Recurring` counts them in the training corpus, to estimate how many
+passages of other docs from the same source are expected to match.
 """
 
 import base64
@@ -25,34 +25,34 @@ from ..annotation.equal_texts import letters_and_digits
 from ..features.ids import pack_hashes, unpack_hashes
 
 LONG = 8
-"""The minimum number of tokens of a long sentence."""
+"""The minimum number of tokens in a long sentence."""
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
-"""The punctuation that ends a sentence."""
+"""Punctuation that ends a sentence."""
 
 LOWEST_32_BITS = 0xFFFFFFFF
 
 PACKED = "packed:"
-"""The beginning of a text with hashes."""
+"""The prefix of serialized hashes."""
 
 
 def sentence_ids(doc: Doc) -> list[int]:
-    """Compute hashes of the long sentences of a doc, so that they can be found in other docs. Equal
-    texts (see `equal_texts`) have the same hash. Sentences without letters and digits have none.
+    """Compute hashes of the long sentences in a doc, to find these sentences in other docs. Equal
+    texts (see `equal_texts`) have the same hash. Sentences without letters or digits are skipped.
 
     doc (Doc): A tokenized doc.
-    RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
+    RETURNS (list[int]): A 32-bit hash of each sentence with at least `LONG` tokens.
     """
     return sentence_ids_of_texts([token.text for token in doc], sentence_starts(doc))
 
 
 def sentence_ids_of_texts(texts: Sequence[str], is_start: Sequence[bool]) -> list[int]:
-    """Compute the hashes of `sentence_ids` where the texts of the tokens are known already.
+    """Compute the hashes of `sentence_ids` from the texts of a doc's tokens.
 
     texts (Sequence[str]): The texts of the tokens of a doc.
-    is_start (Sequence[bool]): Whether a sentence is annotated to start at each token: see
+    is_start (Sequence[bool]): Whether each token is annotated as a sentence start: see
         `sentence_starts`.
-    RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
+    RETURNS (list[int]): A 32-bit hash of each sentence with at least `LONG` tokens.
     """
     ids: list[int] = []
     for words in _sentences(texts, is_start):
@@ -65,16 +65,16 @@ def sentence_ids_of_texts(texts: Sequence[str], is_start: Sequence[bool]) -> lis
 
 
 def sentence_starts(doc: Doc) -> list[bool]:
-    """Whether a sentence is annotated to start at each token of a doc."""
+    """Return whether each token of a doc is annotated as a sentence start."""
     return (doc.to_array(SENT_START) == 1).tolist()
 
 
 def passage_ids(doc: Doc) -> list[int]:
-    """Compute hashes of the passages of a doc: a hash of each long sentence or, if there are none,
-    a hash of the whole text. A doc without letters and digits has none.
+    """Compute hashes of the passages in a doc: one hash per long sentence or, if there are no long
+    sentences, one hash of the whole text. Returns no hashes for docs without letters or digits.
 
     doc (Doc): A tokenized doc.
-    RETURNS (list[int]): A hash of 32 bits for each passage.
+    RETURNS (list[int]): A 32-bit hash of each passage.
     """
     ids = sentence_ids(doc)
     if ids:
@@ -84,15 +84,15 @@ def passage_ids(doc: Doc) -> list[int]:
 
 
 def _hash(text: str) -> int:
-    """The lowest 32 bits of spaCy's hash of a text."""
+    """Return the lowest 32 bits of spaCy's hash of a text."""
     return get_string_id(text) & LOWEST_32_BITS
 
 
 class Recurring(NamedTuple):
-    """The number of passages of a corpus that recur in it.
+    """The number of passages that recur within a corpus.
 
-    n_recurring (int): The number of passages that are in the corpus elsewhere, too.
-    n_passages (int): The number of all passages.
+    n_recurring (int): The number of passages that also occur elsewhere in the corpus.
+    n_passages (int): The total number of passages.
     """
 
     n_recurring: int
@@ -100,10 +100,10 @@ class Recurring(NamedTuple):
 
     @classmethod
     def from_counts(cls, times: Collection[int]) -> "Recurring":
-        """Count the passages that recur. A corpus that is copied as a whole, or for the most part,
-        counts once: the numbers are divided by their median, and rounded up.
+        """Count the passages that recur. If all or most of the corpus is duplicated, the duplicates
+        are ignored: all counts are divided by their median and rounded up.
 
-        times (Collection[int]): How often each distinct passage is in the corpus.
+        times (Collection[int]): The number of occurrences of each distinct passage.
         """
         if not times:
             return cls(0, 0)
@@ -115,9 +115,9 @@ class Recurring(NamedTuple):
 
 
 def _sentences(texts: Sequence[str], is_start: Sequence[bool]) -> Iterator[list[str]]:
-    """Yield the words of each sentence, without whitespace. A sentence ends at punctuation such as
-    a full stop, at a new line, and where the doc has a sentence start. An annotated sentence is cut
-    at its punctuation, too: the same text without annotation has to give the same sentences."""
+    """Yield the words of each sentence, without whitespace tokens. Sentences end at punctuation
+    such as full stops, at newlines, and before annotated sentence starts. Annotated sentences are
+    also split at punctuation, so that annotation doesn't change the sentences of a text."""
     words: list[str] = []
     for text, is_first in zip(texts, is_start):
         if is_first and words:
@@ -135,8 +135,8 @@ def _sentences(texts: Sequence[str], is_start: Sequence[bool]) -> Iterator[list[
 
 
 def pack_ids(ids: Iterable[int]) -> str:
-    """Write hashes of 32 bits as text, for JSON. They are sorted, without repetition, compressed,
-    and written in base64. `unpack_ids` reads the text."""
+    """Convert 32-bit hashes to a string that can be saved as JSON. The hashes are sorted,
+    deduplicated, compressed and base64-encoded. Use `unpack_ids` to convert the string back."""
     ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
     if not len(ascending):
         return ""
@@ -145,8 +145,8 @@ def pack_ids(ids: Iterable[int]) -> str:
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """Read the hashes from a text that `pack_ids` wrote. A damaged text raises an error of any
-    kind."""
+    """Read the hashes from a string created by `pack_ids`. Invalid strings may raise any kind of
+    error."""
     if not packed:
         return numpy.zeros(0, dtype="uint32")
     if not packed.startswith(PACKED):

@@ -1,11 +1,12 @@
-"""Training of the linear model on all examples at once: L-BFGS minimises the loss over all of them.
+"""Training of the linear model on all examples at once, using L-BFGS to minimise the total loss.
 
-All weights are one vector of D numbers. `TotalLoss` is the function to minimise: it takes the
+All weights form one vector of D numbers. `TotalLoss` is the function to minimise: it maps the
 vector to the loss and its gradient. `train_at_once` trains a model.
 
-In shapes, V is the number of features, G of groups of features that always occur together, M of
-rows of weights for static vectors (see `ml.weights`), N of tokens, S of rows that a token can have,
-and K of tags. Static vectors come as U different vectors at O offsets (see `ml.vector_inputs`).
+In shapes, V is the number of features, G the number of groups of features that always occur
+together, M the number of weight rows for static vectors (see `ml.weights`), N the number of tokens,
+S the number of table rows per token, and K the number of tags. There are U distinct static vectors
+at O offsets (see `ml.vector_inputs`).
 """
 
 import re
@@ -29,51 +30,49 @@ from .online import INTERRUPTED, TrainingResult
 from .targets import Targets
 
 GRADIENT_BATCH_SIZE = 256
-"""Number of docs that are scored together, to bound the memory of the chain's messages."""
+"""The number of docs scored together, which limits the memory needed for the chain's messages."""
 
 N_REMEMBERED_STEPS = 6
-"""The number of earlier steps from which L-BFGS estimates the Hessian. CRFsuite has the same
-default."""
+"""The number of previous steps used to estimate the Hessian. CRFsuite uses the same default."""
 
 PERIOD = 10
-"""The number of iterations over which `has_settled` measures the decrease. CRFsuite has the same
+"""The number of iterations over which `has_settled` measures the decrease. CRFsuite uses the same
 default."""
 
 LEAST_DECREASE = 1e-4
-"""The share of the decrease that the slope predicts and which a step has to make: Armijo's
-condition, equation 3.4 of Nocedal & Wright (2006)."""
+"""A step has to achieve at least this fraction of the decrease that the slope predicts. This is the
+Armijo condition, equation 3.4 of Nocedal & Wright (2006)."""
 
 MOST_STEP_SIZES = 20
-"""The maximum number of step sizes that are tried until one makes that decrease. Each is half of
-the previous one."""
+"""The maximum number of step sizes to try in a line search. Each is half the previous one."""
 
 LEAST_CURVATURE = 1e-10
-"""A step is remembered if s y is above this share of y y: see `Step`. Otherwise the estimate of the
-Hessian would not be positive definite."""
+"""A step is stored only if its curvature s y is above this fraction of y y: see `Step`. Otherwise,
+the estimate of the Hessian would not be positive definite."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` instead of `PENALTY`."""
+"""With more labels than this, `PENALTY_OF_MANY_LABELS` is used instead of `PENALTY`."""
 
 TOLERANCE = 1e-3
-"""The tolerance of `train_at_once`: see `minimise_by_lbfgs`. A lower tolerance makes no model
-better: see docs/linear.md."""
+"""The tolerance of `train_at_once`: see `minimise_by_lbfgs`. Lower values don't improve the model:
+see docs/linear.md."""
 
 MOST_ITERATIONS = 60
-"""The maximum number of iterations of `train_at_once`. More iterations make no model better."""
+"""The maximum number of iterations of `train_at_once`. More iterations don't improve the model."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
-"""`TrainingResult.reason` after `train_at_once`, unless it was interrupted."""
+"""The value of `TrainingResult.reason` after `train_at_once`, unless it was interrupted."""
 
 MEMINFO = Path("/proc/meminfo")
-"""The file in which Linux reports how much memory is free."""
+"""The file in which Linux reports the amount of free memory."""
 
 
 class Penalty(NamedTuple):
-    """The penalty of a weight w is c2 w^2. These are the values of c2, chosen on development data:
-    see docs/linear.md.
+    """Coefficients c2 of the penalty c2 w^2 of a weight w. The values were chosen on development
+    data: see docs/linear.md.
 
-    features (float): For the weights of features and of the chain.
-    vectors (float): For the weights of static vectors.
+    features (float): The coefficient for the weights of features and of the chain.
+    vectors (float): The coefficient for the weights of static vectors.
     """
 
     features: float
@@ -88,8 +87,8 @@ PENALTY_OF_MANY_LABELS = Penalty(features=1.0, vectors=1.0)
 class BatchTargets(NamedTuple):
     """The targets of a batch in one segmentation of its docs.
 
-    rows (Ints2d): For each token the rows of the table of `TotalLoss.make_table` that add up to its
-        scores, -1 for none. Shape: (N, S)
+    rows (Ints2d): For each token, the rows of the table from `TotalLoss.make_table` that add up to
+        its scores, padded with -1. Shape: (N, S)
     targets (Targets): The targets.
     share (float): The weight of their loss: 1, or less if there are two segmentations. See
         `Segmentations.shares`.
@@ -103,8 +102,9 @@ class BatchTargets(NamedTuple):
 class Inputs(NamedTuple):
     """The features and static vectors of the tokens of all examples.
 
-    merged (Merged): Their features, in groups.
-    vectors (VectorInputs | None): The static vectors in their windows. None: vectors are no inputs.
+    merged (Merged): The features, in groups.
+    vectors (VectorInputs | None): The static vectors in each token's window. None if the model
+        doesn't use static vectors.
     """
 
     merged: sparse.Merged
@@ -112,37 +112,38 @@ class Inputs(NamedTuple):
 
 
 def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
-    """Find the features and the static vectors of the tokens of examples."""
+    """Extract the features and static vectors of the examples' tokens."""
     _, weights = linear_part(model)
     feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
-    # Features that always occur together become a group.
+    # Group features that always occur together.
     merged = sparse.merge_equal(feature_batch.rows, weights.n_features)
     return Inputs(merged, vector_inputs_of(feature_batch))
 
 
 class TotalLoss:
-    """The loss over all examples with a penalty, as a function of one vector of D numbers.
+    """The loss over all examples plus a penalty, as a function of one vector of D numbers.
 
         f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
-    The penalty is the same as in CRFsuite, except that the weights of static vectors have a c2 of
-    their own. The loss of a doc with borders is a weighted mean over both of its segmentations: see
-    `Segmentations.shares`. Docs are read once, when the object is made. The vector is in float64,
-    scores are in float32.
+    The penalty is the same as in CRFsuite, but with a separate c2 for the weights of static
+    vectors. The loss of a doc with borders is a weighted mean over both of its segmentations: see
+    `Segmentations.shares`. Docs are read once, when the object is created. The vector is in
+    float64, and scores are in float32.
 
-    The vector w is a table of K columns, row after row. It has a row for each of G groups of
-    features that always occur together (see `sparse.Merged`), then M rows of static vectors, if
-    they are inputs, and K + 2 rows of the chain.
+    The vector w is a flattened table with K columns: one row for each of the G groups of features
+    that always occur together (see `sparse.Merged`), M rows for static vectors, if the model uses
+    them, and K + 2 rows for the chain.
 
-    model (Model): A linear model whose vocabulary of features is built.
+    model (Model): A linear model whose feature vocabulary has been built.
     objective (Objective): The training objective.
-    tags (Tags): The tags of the chain, or `Tags.collapsed`: the same with a single O.
+    tags (Tags): The tags of the chain, or `Tags.collapsed`, with a single O.
     examples (Sequence[Example]): The training examples.
-    c2 (float): The penalty of the weights.
-    c2_of_vectors (float | None): The penalty of the weights of static vectors. None: `c2`.
-    inputs (Inputs | None): The features and vectors of the examples. None: they are found when the
-        object is made.
-    RAISES (ValueError): As `Objective.targets`.
+    c2 (float): The penalty coefficient of the weights.
+    c2_of_vectors (float | None): The penalty coefficient of the weights of static vectors. None:
+        `c2`.
+    inputs (Inputs | None): The features and vectors of the examples. None: extract them when the
+        object is created.
+    RAISES (ValueError): See `Objective.targets`.
     """
 
     def __init__(
@@ -163,32 +164,33 @@ class TotalLoss:
             inputs = find_inputs(model, examples)
         self.merged = inputs.merged
         self.vectors = inputs.vectors
-        # The table that the vector is: its groups, then static vectors, then the chain.
-        self.n_groups = len(self.merged.roots)  # `roots` has a factor for each group.
+        # The layout of the table: feature groups, then static vectors, then the chain.
+        self.n_groups = len(self.merged.roots)  # `roots` contains one factor per group
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
-        # The penalty of each row of the table. Shape: (G + M + K + 2, 1)
+        # The penalty coefficient of each row of the table. Shape: (G + M + K + 2, 1)
         self.c2 = numpy.full((self.shape[0], 1), c2)
         if c2_of_vectors is not None:
             self.c2[self.n_groups : self.first_chain_row] = c2_of_vectors
         self.batches = self._make_batches(examples, self._find_table_rows())
 
     def _find_table_rows(self) -> Ints2d:
-        """Find, for each token, the rows of the table of `make_table` that add up to its scores:
-        the rows for its feature groups and for the static vectors in its window. -1 stands for
-        none. Shape: (N, S)"""
+        """Return, for each token, the rows of the table from `make_table` that add up to its
+        scores: the rows of its feature groups and of the static vectors in its window, padded with
+        -1. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
-        # In the table, the products of vectors come after the groups: product 0 is row `n_groups`.
+        # The products of vectors follow the groups in the table: product 0 is row `n_groups`.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
-        rows_of_products = rows_of_products.astype("int32")  # the only type that `sum_rows` takes
+        rows_of_products = rows_of_products.astype("int32")  # the only type that `sum_rows` accepts
         return numpy.concatenate([self.merged.rows, rows_of_products], axis=1)
 
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
-        """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
-        `_find_table_rows` finds them. Shape: (N, S)"""
+        """Divide the examples into batches. `rows` contains the table rows of all tokens, as
+        returned by `_find_table_rows`. Shape: (N, S)"""
         batch_size = GRADIENT_BATCH_SIZE
-        # `Progress()` is the beginning of training, where training at once always is.
+        # Training at once always uses the first stage of the loss: `Progress()` is the beginning of
+        # training.
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over all examples is not the sum of the ratios of batches.
             batch_size = len(examples)
@@ -205,29 +207,30 @@ class TotalLoss:
         return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the value of the function at a vector of weights, and its gradient there, in
-        float64. Shape of the vector and of the gradient: (D,)"""
+        """Compute the value and gradient of the function for a vector of weights, in float64.
+        Shapes of the vector and the gradient: (D,)"""
         loss = self.objective.loss.stage_at(Progress())
         weights = vector.reshape(self.shape)
         value = float((self.c2 * weights**2).sum())
         sums = self._zero_gradient()
-        # One batch after another, so that the scores of only one batch are in memory.
+        # Score one batch at a time, to keep only its scores in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
-            # A loss may keep counts of earlier batches. They depend on the weights, but the
-            # gradient of a batch takes them as constants. So the loss forgets them: the value of a
-            # ratio is the weighted mean of the ratios in each segmentation.
+            # Reset losses that keep counts of earlier batches. These counts depend on the weights,
+            # but the gradient would treat them as constants. So the value of a ratio is the
+            # weighted mean of the ratios of the two segmentations.
             loss.forget()
-            # The second value would make a mean of the loss. Here it is a sum.
+            # The second value is the divisor of the mean loss. Here, losses are summed.
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value
-            # Multiply each array of the gradient by the share of the batch.
+            # Multiply all arrays of the gradient by the weight of the batch.
             gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
             self._add_gradient(sums, batch, gradient)
         d_penalty = 2 * self.c2 * weights
         return value, self._gradient_of_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
-        """Yield the scores of each batch by the weights of a vector, (D,). They are in float32."""
+        """Yield the scores of each batch for a vector of weights. The scores are in float32. Shape
+        of the vector: (D,)"""
         weights = vector.reshape(self.shape).astype("float32")
         table = self.make_table(weights)
         for batch in self.batches:
@@ -240,8 +243,8 @@ class TotalLoss:
             )
 
     def make_table(self, weights: Floats2d) -> Floats2d:
-        """Make the table whose rows add up to the scores of tokens: a row for each group of
-        features and, below, a row for each product of a static vector with the weights of an
+        """Create the table whose rows add up to the scores of tokens: one row for each group of
+        features, followed by one row for each product of a static vector and the weights of an
         offset (see `VectorInputs`). Shapes: (G + M + K + 2, K) to (G + U O, K)"""
         # A group of c features with the weights v adds sqrt(c) v to the scores: see `Merged`.
         groups = weights[: self.n_groups] * self.merged.roots[:, None].astype("float32")
@@ -251,16 +254,16 @@ class TotalLoss:
         return numpy.concatenate([groups, products])
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
-        """Compute the gradient with respect to the vector, (D,), from the gradients with respect to
-        the scores of each batch."""
+        """Compute the gradient with respect to the vector from the gradients with respect to the
+        scores of each batch. Shape: (D,)"""
         sums = self._zero_gradient()
         for batch, gradient in zip(self.batches, gradients):
             self._add_gradient(sums, batch, gradient)
         return self._gradient_of_vector(sums)
 
     def _zero_gradient(self) -> Floats2d:
-        """Make a gradient of 0: with respect to `make_table` and, below, the K + 2 rows of the
-        chain. Shape: (G + U O + K + 2, K)"""
+        """Create a gradient of zeros, with a row for each row of `make_table`, followed by K + 2
+        rows for the chain. Shape: (G + U O + K + 2, K)"""
         n_tags = len(self.tags)
         n_products = 0
         if self.vectors is not None:
@@ -268,44 +271,43 @@ class TotalLoss:
         return numpy.zeros((self.n_groups + n_products + n_tags + 2, n_tags))
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
-        """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
-        `sums` are the rows of `_zero_gradient`: the rows of `make_table`, then one for each tag
-        before a transition, one for start and one for end."""
+        """Add the gradient with respect to the scores of a batch to `sums`, in place. `sums` has
+        the rows of `_zero_gradient`: the rows of `make_table`, one row of transitions for each tag,
+        one row for the start and one for the end."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
-        # Each row of the table that a token uses gets the gradient of the token's emissions.
+        # Add the gradient of a token's emissions to each table row that the token uses.
         sparse.add_rows(batch.rows, emissions, sums)
         sums[-2 - n_tags : -2] += gradient.transitions
         sums[-2] += gradient.start
         sums[-1] += gradient.end
 
     def _gradient_of_vector(self, sums: Floats2d) -> Floats1d:
-        """Compute the gradient with respect to the vector, (D,), from the sums over all batches.
-        `sums` has the rows of `_zero_gradient`."""
+        """Compute the gradient with respect to the vector from the sums over all batches. `sums`
+        has the rows of `_zero_gradient`. Shape: (D,)"""
         first_chain_row = len(sums) - len(self.tags) - 2
         # The backward pass of `make_table`, with the same factor sqrt(c).
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
         if self.vectors is not None:
-            d_products = sums[self.n_groups : first_chain_row]  # (U O, K), which become (M, K)
+            d_products = sums[self.n_groups : first_chain_row]  # (U O, K)
             parts.append(self.vectors.backprop_products(d_products))
         parts.append(sums[first_chain_row:])
         return numpy.concatenate(parts).reshape(-1)
 
     def read_weights(self) -> Floats1d:
-        """Return the weights of the model as a vector, (D,). Where features of a group have
-        different weights, it has their mean."""
+        """Return the model's weights as a vector. If the features of a group have different
+        weights, their mean is used. Shape: (D,)"""
         n_features = self.weights.n_features
         rows = self.weights.rows.astype("float64")
         groups = self.merged.merge(rows[:n_features])
         return numpy.concatenate([groups, rows[n_features:]]).reshape(-1)
 
     def write_weights(self, vector: Floats1d) -> None:
-        """Set the weights of the model from a vector, (D,)."""
+        """Set the model's weights from a vector. Shape: (D,)"""
         self.weights.rows[:] = self.to_rows(vector)
 
     def to_rows(self, vector: Floats1d) -> Floats2d:
-        """Return the weights of the model that a vector, (D,), stands for.
-        Shape: (V + M + K + 2, K)"""
+        """Convert a vector to the weights of the model. Shapes: (D,) to (V + M + K + 2, K)"""
         rows = vector.reshape(self.shape)
         features = self.merged.spread(rows[: self.n_groups])
         return numpy.concatenate([features, rows[self.n_groups :]])
@@ -319,20 +321,20 @@ def train_at_once(
     *,
     max_iterations: int = MOST_ITERATIONS,
 ) -> TrainingResult:
-    """Train the weights of a linear model on all examples at once, from weights of 0.
+    """Train the weights of a linear model on all examples at once, starting from zero.
 
     If the chain has several tags for O (see `Tags.is_split`), training runs twice: with these tags,
-    and with a single O. The model gets the mean of the weights of both.
+    and with a single O. The resulting weights are averaged.
 
-    model (Model): A linear model whose vocabulary of features is built.
+    model (Model): A linear model whose feature vocabulary has been built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The training examples.
-    max_iterations (int): The maximum number of iterations of each run.
-    RETURNS (TrainingResult): How training ended. Each evaluation of the loss counts as an epoch of
-        one step. The value is the loss with its penalty, per token, at the end of the last training
-        whose weights are used.
-    RAISES (ValueError): As `Objective.targets`.
+    max_iterations (int): The maximum number of iterations per run.
+    RETURNS (TrainingResult): The result of training. Each evaluation of the loss counts as an epoch
+        of one step. The value is the loss per token, including the penalty, at the end of the last
+        run whose weights are used.
+    RAISES (ValueError): See `Objective.targets`.
     """
     penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY_LABELS
     n_tokens = sum(len(eg.predicted) for eg in examples)
@@ -359,7 +361,7 @@ def train_at_once(
         minimum = minimise_by_lbfgs(total, start, max_iter=max_iterations, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
         is_interrupted = minimum.reason == INTERRUPTED
-        # If the second training is interrupted, only the weights of the first one are used.
+        # If the second run is interrupted, use only the weights of the first one.
         if not (is_interrupted and rows_of_trainings):
             rows = total.to_rows(minimum.vector)
             if trained_tags is not tags:
@@ -370,7 +372,7 @@ def train_at_once(
             reason = INTERRUPTED
             break
 
-    # Give the model the trained weights. Later training, if there is any, starts from them.
+    # Set the model's weights, from which any later training starts.
     _, weights = linear_part(model)
     weights.restart(numpy.mean(rows_of_trainings, axis=0))
     return TrainingResult(
@@ -383,21 +385,28 @@ def train_at_once(
 
 
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
-    """Turn the weights of a chain with a single O, which has L tags, into the weights of a chain
-    with several tags for O. Each of these gets the weights of O, so that paths have the same
-    scores. Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
+    """Convert the weights of a chain with a single O and L tags to the weights of a chain with
+    several tags for O. Each of these tags gets the weights of O, so the scores of paths don't
+    change. Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
     first_chain_row = len(rows) - len(tags.collapsed) - 2
     emissions = rows[:first_chain_row]
-    # The transitions from O become transitions from each of its tags: (L, L) to (K, L).
+    # Copy the transitions from O for each of its tags: (L, L) to (K, L).
     transitions = rows[first_chain_row:-2][tags.collapsed_of]
     start_and_end = rows[-2:]
     new_rows = numpy.concatenate([emissions, transitions, start_and_end])
-    # The column of O becomes a column for each of its tags: L columns to K.
+    # Copy the column of O for each of its tags: L columns to K.
     return new_rows[:, tags.collapsed_of]
 
 
 class Minimum(NamedTuple):
-    """The result of a minimisation: the best vector, (D,), its value, and why it ended."""
+    """The result of a minimisation.
+
+    vector (Floats1d): The best vector. Shape: (D,)
+    value (float): The value of the function at this vector.
+    n_iterations (int): The number of iterations.
+    n_evaluations (int): The number of evaluations of the function.
+    reason (str): Why the minimisation ended.
+    """
 
     vector: Floats1d
     value: float
@@ -407,7 +416,7 @@ class Minimum(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """A vector, the value of the function there, and its gradient. Shapes: (D,)"""
+    """A vector, with the value and the gradient of the function at this vector. Shapes: (D,)"""
 
     vector: Floats1d
     value: float
@@ -415,11 +424,11 @@ class Iterate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An earlier step. The letters are from Nocedal & Wright (2006).
+    """A previous step of L-BFGS. The variable names follow Nocedal & Wright (2006).
 
-    s (Floats1d): How much it changed the vector. Shape: (D,)
-    y (Floats1d): How much it changed the gradient. Shape: (D,)
-    curvature (float): s y, which each later direction divides by.
+    s (Floats1d): The change in the vector. Shape: (D,)
+    y (Floats1d): The change in the gradient. Shape: (D,)
+    curvature (float): The inner product s y, used as a divisor when computing later directions.
     """
 
     s: Floats1d
@@ -434,31 +443,31 @@ def minimise_by_lbfgs(
     max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
-    """Minimise a function by L-BFGS, until it converges or is stopped. After a KeyboardInterrupt
-    the best vector so far is returned.
+    """Minimise a function by L-BFGS. A KeyboardInterrupt ends the minimisation, and the best vector
+    so far is returned.
 
-    Each iteration takes a step in the direction of `descent_direction`, and halves it until the
-    value is smaller.
+    Each iteration takes a step in the direction of `descent_direction`, which is halved until the
+    value decreases sufficiently.
 
-    function (Callable): Takes a vector to its value and gradient. Shapes: (D,) to (D,)
-    start (Floats1d): The vector to start from. Shape: (D,)
+    function (Callable): Returns the value and the gradient for a vector. Shapes: (D,) to (D,)
+    start (Floats1d): The initial vector. Shape: (D,)
     max_iter (int | None): The maximum number of iterations. None: no limit.
-    tolerance (float): Minimisation ends when the last `PERIOD` iterations have made the value
-        smaller by less than this share of it. CRFsuite calls it `delta`.
-    RETURNS (Minimum): The best vector, its value, and how minimisation ended.
+    tolerance (float): The minimisation ends when the relative decrease of the value over the last
+        `PERIOD` iterations is below this number. CRFsuite calls it `delta`.
+    RETURNS (Minimum): The best vector, its value, and why the minimisation ended.
 
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
     n_evaluations = 0
 
     def evaluate(vector: Floats1d) -> Iterate:
-        """Evaluate the function at a vector, and count that."""
+        """Evaluate the function and count the evaluation."""
         nonlocal n_evaluations
         value, gradient = function(vector)
         n_evaluations += 1
         return Iterate(vector, value, gradient)
 
-    # The result of an interruption before the function is evaluated. Its gradient isn't used.
+    # Returned if interrupted before the first evaluation. The gradient isn't used.
     point = Iterate(start, float("nan"), gradient=start)
     values: list[float] = []  # at the start and after each iteration
     reason = "converged"
@@ -475,7 +484,7 @@ def minimise_by_lbfgs(
             direction = descent_direction(point.gradient, steps)
             new_point = search_line(evaluate, point, direction)
             if new_point is None:
-                # The function falls in this direction, but by less than the rounding of its value.
+                # The value still decreases in this direction, but by less than the rounding error.
                 reason = "converged as far as the scores are exact"
                 break
 
@@ -497,9 +506,9 @@ def minimise_by_lbfgs(
 
 
 def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list[Step]:
-    """Append the step from a point to the new one to the history. Only the last
-    `N_REMEMBERED_STEPS` are kept. A step without curvature is left out, as it would spoil the
-    estimate of the Hessian."""
+    """Append the step from `point` to `new_point` to the list of previous steps. Only the last
+    `N_REMEMBERED_STEPS` are kept. Steps with too little curvature are skipped, because they would
+    corrupt the estimate of the Hessian."""
     s = new_point.vector - point.vector
     y = new_point.gradient - point.gradient
     curvature = float(s @ y)
@@ -511,26 +520,26 @@ def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list
 def search_line(
     evaluate: Callable[[Floats1d], Iterate], point: Iterate, direction: Floats1d
 ) -> Iterate | None:
-    """Take a step from a point in a direction of shape (D,), and halve it until it makes the value
-    smaller by enough. Returns the new point, or None if no step does so."""
+    """Take a step in a direction, and halve it until the value decreases sufficiently. Returns the
+    new point, or None if no step achieves this. Shape of the direction: (D,)"""
     slope = float(point.gradient @ direction)
     for size in 0.5 ** numpy.arange(MOST_STEP_SIZES):  # 1, 1/2, 1/4, 1/8, ...
         new_point = evaluate(point.vector + size * direction)
-        # The slope is negative, and predicts a decrease. A small share of that is enough.
+        # The slope is negative and predicts the decrease. A small fraction of it is sufficient.
         if new_point.value <= point.value + LEAST_DECREASE * size * slope:
             return new_point
     return None
 
 
 def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
-    """Compute the direction of the next step: - H g, where g is the gradient, and H an estimate of
-    the inverse of the Hessian from the last steps. H itself is never made. The first direction,
-    before any step, is - g, shortened to length 1 if it is longer.
+    """Compute the direction of the next step, -H g, where g is the gradient and H is an estimate of
+    the inverse Hessian from the previous steps. H is never computed explicitly. The first
+    direction, without previous steps, is -g, scaled to length 1 if it is longer.
 
-    Algorithm 7.4 of Nocedal & Wright (2006). The letters are from the book.
+    Algorithm 7.4 of Nocedal & Wright (2006). The variable names follow the book.
 
     gradient (Floats1d): The gradient, g. Shape: (D,)
-    steps (Sequence[Step]): The last steps, the latest at the end.
+    steps (Sequence[Step]): The previous steps, from oldest to latest.
     RETURNS (Floats1d): The direction. Shape: (D,)
     """
     direction = -gradient
@@ -542,7 +551,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
         alpha = float(s @ direction) / curvature
         direction -= alpha * y
         alphas.append(alpha)
-    # Before any step is added, H is a multiple of the unit matrix: equation 7.20.
+    # The initial estimate of H is a multiple of the identity matrix: equation 7.20.
     _, y, curvature = steps[-1]
     direction *= curvature / float(y @ y)
     for s, y, curvature in steps:
@@ -553,8 +562,8 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
 
 
 def has_settled(values: Sequence[float], tolerance: float) -> bool:
-    """Whether the last `PERIOD` iterations made the value smaller by less than `tolerance`, as a
-    share of it. `values` has the values at the start and after each iteration."""
+    """Check whether the relative decrease of the value over the last `PERIOD` iterations is below
+    `tolerance`. `values` contains the initial value and the value after each iteration."""
     if len(values) <= PERIOD:
         return False
     decrease = values[-1 - PERIOD] - values[-1]
@@ -562,13 +571,13 @@ def has_settled(values: Sequence[float], tolerance: float) -> bool:
 
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
-    """Check, before they are made, that the weights of a model fit in memory and swap. On systems
-    that don't report free memory, nothing is checked.
+    """Check whether the weights of a model fit in memory and swap, before allocating them. Nothing
+    is checked on systems that don't report free memory.
 
-    model (Model): A model, whose vocabulary of features is built if it is linear.
+    model (Model): A model. If it is linear, its feature vocabulary must have been built.
     tags (Tags): The tags of the chain.
-    name (str): The name of the component, for the message.
-    RAISES (ValueError): If they don't fit.
+    name (str): The name of the component, for the error message.
+    RAISES (ValueError): If the weights don't fit.
     """
     if not MEMINFO.exists():
         return
@@ -586,8 +595,7 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
         n_vector_rows = features.n_vector_rows
     n_tags = len(tags)
     n_weights = (n_features + n_vector_rows + n_tags + 2) * n_tags
-    # For each weight there are four floats of 4 bytes: the weight itself and the state of the
-    # optimizer.
+    # Each weight takes four floats of 4 bytes: the weight and the state of the optimizer.
     n_bytes = 4 * 4 * n_weights
     if available < n_bytes:
         raise ValueError(

@@ -1,32 +1,35 @@
-"""The noise channel: what the answers of annotators who err tell about the true tags.
+"""A noisy-channel model of annotators: infers true tags from annotations that contain errors.
 
-An annotator, such as a crowd worker, a language model or a list of names, has tagged texts: its
-answers o. The true path y isn't known. How an annotator errs is a table, the probability of each
-observed tag, given the true tag of the token and the annotator's tag of the previous token:
+An annotator, such as a crowd worker, a language model or a gazetteer, has tagged texts. Its answers
+are o, and the true path y is unknown. The annotator's errors are described by a table: the
+probability of each observed tag, given the true tag of the token and the annotator's tag of the
+previous token:
 
     p(o | y)  =  prod_t  table[state(o_{t-1}), y_t, o_t]
 
-The state is the label of the annotator's entity that the token before is in, or none. So an entity
-that the annotator misses counts as one error, not as one at each of its tokens. Annotators err
-independently of each other, given the true path. With a chain p(y | x), Bayes' theorem gives
+The state is the label of the annotator's entity that contains the previous token, or none. An
+entity that the annotator misses therefore counts as a single error, instead of one error per token.
+Given the true path, annotators make errors independently of each other. For a chain p(y | x),
+Bayes' theorem gives
 
     p(y | x, o_1, o_2, ...)  =  exp(s(y)) p(o_1 | y) p(o_2 | y) ...  /  Z(o_1, o_2, ...)
 
 The logarithm of p(o_1 | y) p(o_2 | y) ... is a sum of scores, one for each token and tag: the
-evidence. With the evidence added to the emissions, the chain has the exact posterior given text and
-answers.
+evidence. With the evidence added to its emissions, the chain computes the exact posterior given the
+text and the answers.
 
-Tables are estimated from texts whose true tags are known, and by expectation maximisation from the
-others. A table has many rows, and most of them are rare. So each row is estimated with a few
-additional counts, which are distributed as the errors of the annotator are on average over labels.
+Tables are estimated from texts with known true tags and, by expectation maximisation, from the
+other texts. Tables have many rows, most of which are rare. Each row is therefore smoothed with
+pseudo-counts, distributed like the annotator's errors averaged over all labels.
 
 Dawid and Skene (1979): Maximum likelihood estimation of observer error-rates using the EM
 algorithm. Rodrigues, Pereira and Ribeiro (2014): Sequence labeling with multiple annotators, for
 the chain. Simpson and Gurevych (2019): A Bayesian approach for sequence tagging with crowds, for
-the table that depends on the answer to the token before (its model "seq").
+tables that depend on the annotator's previous tag (the paper's model "seq").
 
-In shapes, N is the number of tokens of a batch, B of sequences, K of tags of the chain, L of
-labels, C of observed tags, which are the tags of IOB2, and S = L + 1 of states.
+In shapes, N is the number of tokens in a batch, B the number of sequences, K the number of tags in
+the chain, L the number of labels, C the number of observed tags, which are IOB2 tags, and S = L + 1
+the number of states.
 """
 
 from collections.abc import Sequence
@@ -41,37 +44,41 @@ from ..tags import Tags, has_token_before
 from ..types import Potentials
 
 N_ADDED = 5.0
-"""The number of pseudo-counts that are added to each row of a table, distributed like the rows of
-all labels."""
+"""The number of pseudo-counts added to each row of a table. They are distributed as in the table
+that is tied across labels."""
 
 N_START = 1.0
-"""The number of pseudo-counts of an annotator who mostly agrees with the truth, added to these."""
+"""The number of pseudo-counts added for each kind of row when the estimation starts. They describe
+an annotator who mostly agrees with the truth."""
 
 AGREES_AT_START = 0.8
-"""The share of these counts that agrees."""
+"""The fraction of these pseudo-counts that agree with the truth."""
 
 TOLERANCE = 1e-4
-"""Expectation maximisation ends when the log-likelihood of a token rises by less, in nats."""
+"""Expectation maximisation ends when the log-likelihood per token increases by less than this, in
+nats."""
 
-# What an observed tag says, compared with the true tag of its token
+# The relation of an observed tag to the true tag of its token
 OUTSIDE, SAME, OTHER, CONTINUES = range(4)
-"""It is O; it begins an entity with the true label; with another label; it continues an entity. If
-the true tag is O, any label counts as the same one."""
+"""The observed tag is O, begins an entity with the true label, begins an entity with another label,
+or continues an entity. If the true tag is O, all labels count as the true label."""
 
 IMPOSSIBLE = -1
-"""It continues an entity that the annotator didn't begin."""
+"""The observed tag continues an entity that the annotator didn't begin."""
 
 N_RELATIONS = 4
 
 N_STATE_KINDS = 3
-"""A state is outside of entities, in one with the true label, or in one with another label."""
+"""The number of kinds of states: the previous token is outside entities, in an entity with the true
+label, or in an entity with another label."""
 
 
 class Answers(NamedTuple):
-    """The answers of an annotator to the texts of a batch.
+    """An annotator's answers for the texts of a batch.
 
-    tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
-    states (Ints1d): 0, or 1 + the label of the entity that the token before is in. Shape: (N,)
+    tags (Ints1d): The observed IOB2 tag of each token, or -1 if there is no answer. Shape: (N,)
+    states (Ints1d): 1 + the label of the entity that contains the previous token, or 0 if there is
+        none. Shape: (N,)
     """
 
     tags: Ints1d
@@ -79,7 +86,7 @@ class Answers(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Texts with answers, and the distribution of a model over their paths.
+    """Texts with answers, and a model's distribution over their paths.
 
     potentials (Potentials): The scores of the model.
     tags (Tags): The tags of its chain.
@@ -97,7 +104,8 @@ class Ties(NamedTuple):
     """Which entries of a table are tied, regardless of their labels.
 
     rows (Ints2d): The kind of each row, by state and true tag. Shape: (S, C)
-    relations (Ints3d): What each observed tag says: see `OUTSIDE`. Shape: (S, C, C)
+    relations (Ints3d): The relation of each observed tag to the true tag: see `OUTSIDE`.
+        Shape: (S, C, C)
     """
 
     rows: Ints2d
@@ -105,23 +113,24 @@ class Ties(NamedTuple):
 
     @property
     def kinds(self) -> Array3d:
-        """The index of each entry's kind, by row and relation. Shape: (S, C, C)"""
+        """The kind of each entry, as an index computed from its row kind and relation. Shape: (S,
+        C, C)"""
         return self.rows[:, :, None] * N_RELATIONS + self.relations
 
     @property
     def is_possible(self) -> Array3d:
-        """For each table, True for the entries that aren't 0. Shape: (S, C, C)"""
+        """A mask that is False for entries that are always 0. Shape: (S, C, C)"""
         return self.relations != IMPOSSIBLE
 
 
 class Estimate(NamedTuple):
-    """Estimated tables.
+    """The estimated tables of all annotators.
 
     tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
-    counts (list[Floats3d]): The expected number of tokens with each state, true tag and observed
-        tag, those with a known true tag included. Shape: (S, C, C)
-    objective (list[float]): In each iteration, the log-likelihood of the answers and of the added
-        counts, in nats. It doesn't fall.
+    counts (list[Floats3d]): For each annotator, the expected number of tokens with each state, true
+        tag and observed tag, including tokens with a known true tag. Shape: (S, C, C)
+    objective (list[float]): The log-likelihood of the answers and the pseudo-counts in each
+        iteration, in nats. It never decreases.
     """
 
     tables: list[Floats3d]
@@ -130,13 +139,13 @@ class Estimate(NamedTuple):
 
 
 def make_answers(tags: Ints1d, lengths: Ints1d) -> Answers:
-    """Make answers from observed tags. An entity that continues in the next sequence, or after a
-    token without an answer, starts again there.
+    """Create answers from observed tags. An entity that continues in the next sequence, or after a
+    token without an answer, is split there.
 
-    tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    tags (Ints1d): The observed IOB2 tag of each token, or -1 if there is no answer. Shape: (N,)
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
     """
-    # O is tag 0. Label l has the tags 1 + 2 l, which begins an entity, and 2 + 2 l.
+    # O is tag 0. For label l, tag 1 + 2 l begins an entity, and tag 2 + 2 l continues it.
     one_plus_label = numpy.where(tags > 0, (tags + 1) // 2, 0)
     states = numpy.zeros(len(tags), dtype="int64")
     states[1:] = one_plus_label[:-1]
@@ -149,28 +158,28 @@ def make_answers(tags: Ints1d, lengths: Ints1d) -> Answers:
 def add_evidence(
     potentials: Potentials, tags: Tags, answers: Sequence[Answers], tables: Sequence[Floats3d]
 ) -> Potentials:
-    """Add the evidence of answers to the scores of a model. The chain then has the posterior given
-    text and answers.
+    """Add the evidence of the answers to the scores of a model. With these scores, the chain
+    computes the posterior given the text and the answers.
 
     potentials (Potentials): The scores of the model.
     tags (Tags): The tags of its chain.
     answers (Sequence[Answers]): The answers of each annotator.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
-    RETURNS (Potentials): The scores with evidence.
-    RAISES (ValueError): If a table doesn't have the shape that the labels of the tags need, or
-        answers are of another number of tokens.
+    RETURNS (Potentials): The scores, including the evidence.
+    RAISES (ValueError): If the shape of a table doesn't match the labels, or answers have the wrong
+        number of tokens.
     """
     evidence = numpy.zeros((len(potentials.emissions), 2 * len(tags.labels) + 1))
     for annotator_answers, table in zip(answers, tables, strict=True):
         _check_shapes(annotator_answers, table, evidence)
         evidence += log_evidence(annotator_answers, table)
-    # Each tag of the chain has the evidence of its IOB2 tag.
+    # Each tag of the chain gets the evidence of the corresponding IOB2 tag.
     emissions = potentials.emissions + evidence[:, observed_tag_of(tags)]
     return potentials._replace(emissions=emissions.astype(potentials.emissions.dtype))
 
 
 def _check_shapes(answers: Answers, table: Floats3d, evidence: Floats2d) -> None:
-    """Check that answers and table go with evidence of shape (N, C)."""
+    """Check that the shapes of the answers and the table match the evidence of shape (N, C)."""
     n_tokens, n_observed = evidence.shape
     shape = ((n_observed + 1) // 2, n_observed, n_observed)
     if table.shape != shape:
@@ -180,18 +189,18 @@ def _check_shapes(answers: Answers, table: Floats3d, evidence: Floats2d) -> None
 
 
 def log_evidence(answers: Answers, table: Floats3d) -> Floats2d:
-    """Compute the log of the probability of an annotator's answers given each true tag. Without an
-    answer it is 0. Shape: (N, C)"""
+    """Compute the log-probability of an annotator's answers given each true tag. It is 0 for tokens
+    without an answer. Shape: (N, C)"""
     has_answer = answers.tags >= 0
     evidence = numpy.zeros((len(answers.tags), table.shape[1]))
     probs = table[answers.states[has_answer], :, answers.tags[has_answer]]
-    with numpy.errstate(divide="ignore"):  # log 0: what the annotator never says
+    with numpy.errstate(divide="ignore"):  # log 0 for tags that the annotator never assigns
         evidence[has_answer] = numpy.log(probs)
     return evidence
 
 
 def observed_tag_of(tags: Tags) -> Ints1d:
-    """Find the IOB2 tag that each tag of a chain counts as. Shape: (K,)"""
+    """Return the IOB2 tag that corresponds to each tag of a chain. Shape: (K,)"""
     begins = 1 + 2 * tags.label_of
     tags_of_entities = numpy.where(tags.opening, begins, begins + 1)
     return numpy.where(tags.label_of >= 0, tags_of_entities, 0)
@@ -199,9 +208,9 @@ def observed_tag_of(tags: Tags) -> Ints1d:
 
 @lru_cache(maxsize=8)
 def ties(n_labels: int) -> Ties:
-    """Find which entries of a table are tied. Rows are tied if their true tags have the same prefix
-    (O, B, I), and the tokens before are alike: outside of the annotator's entities, in one with the
-    true label, or in one with another label. `n_labels` is L."""
+    """Return which entries of a table are tied. Rows are tied if their true tags have the same
+    prefix (O, B or I) and their states are of the same kind: outside the annotator's entities, in
+    an entity with the true label, or in an entity with another label. `n_labels` is L."""
     observed = Tags(map(str, range(n_labels)), "IOB2")
     label = observed.label_of  # (C,)
     is_outside = label < 0
@@ -231,14 +240,14 @@ def ties(n_labels: int) -> Ties:
 def count_tags(answers: Answers, probs: Floats2d) -> Floats3d:
     """Count how often an annotator assigns each tag, by state and true tag.
 
-    answers (Answers): The answers.
-    probs (Floats2d): The probability of each true tag in IOB2 at each token. Shape: (N, C)
+    answers (Answers): The annotator's answers.
+    probs (Floats2d): The probability of each true IOB2 tag at each token. Shape: (N, C)
     RETURNS (Floats3d): The expected counts. Shape: (S, C, C)
     """
-    n_observed = probs.shape[1]  # the tags of IOB2, C = 2 L + 1
+    n_observed = probs.shape[1]  # the number of IOB2 tags, C = 2 L + 1
     n_states = (n_observed + 1) // 2  # S = L + 1
     has_answer = answers.tags >= 0
-    # The state and the observed tag of each token as one number, to count both at once
+    # Combine the state and the observed tag of each token in one number, to count both at once
     pair = answers.states[has_answer] * n_observed + answers.tags[has_answer]
     counts = numpy.zeros((n_observed, n_states * n_observed))
     for true_tag, probs_of_tag in enumerate(probs[has_answer].T):
@@ -252,15 +261,15 @@ def estimate_tables(
 ) -> Estimate:
     """Estimate the table of each annotator by expectation maximisation.
 
-    Tables that are tied across labels are estimated first. The counts that are added to the rows of
-    the tables with labels are distributed as they are.
+    Tables that are tied across labels are estimated first. They determine the distribution of the
+    pseudo-counts that are added to the rows of the final tables.
 
-    batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
-    known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
-        known: see `count_tags`. They are 0 if there are none. Shape: (S, C, C)
-    n_iterations (int): The maximum number of iterations, first for the tables that are tied for all
-        labels, and then for the others.
-    RETURNS (Estimate): The tables.
+    batches (Sequence[Batch]): Texts with answers but unknown true tags.
+    known_counts (Sequence[Floats3d]): For each annotator, the counts from texts with known true
+        tags (see `count_tags`), or zeros if there are no such texts. Shape: (S, C, C)
+    n_iterations (int): The maximum number of iterations, both for the tied tables and for the final
+        tables.
+    RETURNS (Estimate): The estimated tables.
     """
     tied = ties(known_counts[0].shape[0] - 1)
     start = _start_counts(tied)
@@ -275,12 +284,12 @@ def estimate_tables(
 
 
 class TableEstimator(NamedTuple):
-    """Computes the most probable table of an annotator from counts.
+    """Computes an annotator's most probable table from counts.
 
-    added (Floats3d): The counts that are added. Shape: (S, C, C)
+    added (Floats3d): The pseudo-counts. Shape: (S, C, C)
     tied (Ties): Which entries of the table are tied.
-    spread (Floats3d | None): How the probability of tied entries is spread over the observed tags
-        of a row. None: each row is estimated alone. Shape: (S, C, C)
+    spread (Floats3d | None): The distribution of the probability of tied entries over the observed
+        tags of a row. None: each row is estimated separately. Shape: (S, C, C)
     """
 
     added: Floats3d
@@ -288,7 +297,7 @@ class TableEstimator(NamedTuple):
     spread: Floats3d | None = None
 
     def table(self, counts: Floats3d) -> Floats3d:
-        """Compute the table. Shape: (S, C, C)"""
+        """Compute the table from observed counts. Shapes: (S, C, C) to (S, C, C)"""
         total = counts + self.added
         if self.spread is not None:
             n_kinds = (self.tied.rows.max() + 1) * N_RELATIONS
@@ -299,7 +308,7 @@ class TableEstimator(NamedTuple):
         return total / total.sum(axis=-1, keepdims=True)
 
     def log_prior(self, table: Floats3d) -> float:
-        """The log-likelihood of the added counts, in nats."""
+        """Compute the log-likelihood of the pseudo-counts, in nats."""
         has_counts = self.added > 0
         return float((self.added[has_counts] * numpy.log(table[has_counts])).sum())
 
@@ -310,14 +319,14 @@ def _maximise_expectation(
     estimators: Sequence[TableEstimator],
     n_iterations: int,
 ) -> Estimate:
-    """Estimate tables by expectation maximisation, beginning with known counts: see
+    """Estimate tables by expectation maximisation, starting from known counts: see
     `estimate_tables`."""
     n_tokens = sum(len(batch.potentials.emissions) for batch in batches)
     counts = list(known_counts)
     objective: list[float] = []
     tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     for _ in range(n_iterations):
-        # The E step: the expected counts given the tables, and the objective with these tables.
+        # E step: compute the expected counts and the objective, given the tables.
         expected = expect_counts(batches, tables)
         log_likelihood = expected.log_likelihood
         for known, estimator, table in zip(known_counts, estimators, tables):
@@ -327,7 +336,7 @@ def _maximise_expectation(
         objective.append(log_likelihood)
         if len(objective) > 1 and objective[-1] - objective[-2] < TOLERANCE * n_tokens:
             break
-        # The M step: the tables from known and expected counts.
+        # M step: compute the tables from known and expected counts.
         counts = [known + new for known, new in zip(known_counts, expected.counts)]
         tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
     return Estimate(tables, counts, objective)
@@ -336,7 +345,7 @@ def _maximise_expectation(
 class Expected(NamedTuple):
     """The expected counts, given the tables.
 
-    counts (list[Floats3d]): For each annotator the expected counts. Shape: (S, C, C)
+    counts (list[Floats3d]): The expected counts of each annotator. Shape: (S, C, C)
     log_likelihood (float): The log-probability of all answers given the texts, in nats.
     """
 
@@ -359,7 +368,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
         log_z, _ = posterior.log_partition()
         log_z_of_text, _ = chain.log_partition(batch.potentials)
         log_likelihood += float(log_z.sum(dtype="float64") - log_z_of_text.sum(dtype="float64"))
-        # The summed probabilities of the chain's tags that count as the same IOB2 tag
+        # For each IOB2 tag, sum the probabilities of the corresponding tags of the chain
         n_observed = tables[0].shape[1]
         counts_as = observed_tag_of(batch.tags)[:, None] == numpy.arange(n_observed)
         probs = posterior.marginals() @ counts_as
@@ -369,7 +378,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
 
 
 def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -> Floats1d:
-    """Count the tags that an annotator assigns. Shape: (C,)"""
+    """Count how often an annotator assigns each tag. Shape: (C,)"""
     counts = numpy.zeros(n_observed)
     for batch in batches:
         tags = batch.answers[annotator].tags
@@ -378,8 +387,8 @@ def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -
 
 
 def _spread(frequencies: Floats1d, tied: Ties) -> Floats3d:
-    """Spread the probability of tied entries of a row over observed tags: as often as the annotator
-    assigns them, and 1 time more. Shapes: (C,) to (S, C, C)"""
+    """Distribute the probability of tied entries over the observed tags of each row, in proportion
+    to 1 + the number of times that the annotator assigns each tag. Shapes: (C,) to (S, C, C)"""
     spread = numpy.zeros(tied.relations.shape)
     for relation in range(N_RELATIONS):
         is_alike = tied.relations == relation
@@ -390,16 +399,17 @@ def _spread(frequencies: Floats1d, tied: Ties) -> Floats3d:
 
 
 def _start_counts(tied: Ties) -> Floats3d:
-    """Make the counts of an annotator who mostly agrees with the truth: `N_START` for all rows that
-    are alike together. Shape: (S, C, C)"""
+    """Create the pseudo-counts of an annotator who mostly agrees with the truth. They add up to
+    `N_START` for each kind of row. Shape: (S, C, C)"""
     counts = numpy.zeros(tied.relations.shape)
     for row in range(tied.rows.max() + 1):
         prefix, state = divmod(row, N_STATE_KINDS)
         relations_of_row = tied.relations[tied.rows == row]
         if not len(relations_of_row):
-            continue  # with one label there is no other one
-        # O agrees with O, and the begin of an entity with a begin. Within an entity, the annotator
-        # continues its own entity, if it has begun one.
+            continue  # with a single label, there are no other labels
+        # An agreeing tag is O if the true tag is O, and begins an entity with the true label if the
+        # true tag begins one. Inside a true entity, it continues the annotator's entity, if any,
+        # and is O otherwise.
         agreeing = (OUTSIDE, SAME, CONTINUES if state else OUTSIDE)[prefix]
         possible_relations = numpy.unique(relations_of_row[relations_of_row != IMPOSSIBLE])
         for relation in possible_relations:

@@ -1,9 +1,9 @@
-"""Online training of the linear model. It makes the same updates as `spacy train`, but reads the
-examples only once.
+"""Online training of the linear model. The updates are the same as with `spacy train`, but the
+examples are read only once.
 
-A step updates the weights with one batch. An epoch takes all batches once. There are batches for
-two segmentations: whole docs, and docs that are cut at their borders. Epochs alternate between them
-(see `segmentations`).
+Each step updates the weights on one batch, and each epoch uses all batches once. There are batches
+for two segmentations: whole docs, and docs that are cut at their borders. Epochs alternate between
+them (see `segmentations`).
 """
 
 import random
@@ -23,7 +23,7 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 INTERRUPTED = "interrupted"
-"""`TrainingResult.reason` if a KeyboardInterrupt has ended training."""
+"""The value of `TrainingResult.reason` if a KeyboardInterrupt ended training."""
 
 
 class Trainable(Protocol):
@@ -32,18 +32,18 @@ class Trainable(Protocol):
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. Returns the scores, and the callback that takes the gradient with
-        respect to them and keeps it for `finish_update`."""
+        """Score docs during training. Returns the scores and a callback that receives the gradient
+        with respect to the scores and stores it for `finish_update`."""
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the gradient that is kept."""
+        """Update the weights using the stored gradient."""
 
 
 class Batch(NamedTuple):
-    """A batch of training.
+    """A training batch.
 
-    n_sequences (int): The number of its sequences.
-    read (Callable): Returns its features and its targets. It may read them again in each call.
+    n_sequences (int): The number of sequences in the batch.
+    read (Callable): Returns the features and the targets. They may be recomputed on each call.
     """
 
     n_sequences: int
@@ -55,14 +55,15 @@ Batches = Segmentations[list[Batch]]
 
 
 class TrainingResult(NamedTuple):
-    """The result of training, or its state after an epoch.
+    """The result of training, or the state of training after an epoch.
 
-    value (float): The loss of the last complete epoch or, if no epoch is complete, of all steps. It
-        is the mean over annotated tokens or, if the loss is one ratio over a batch, over steps.
+    value (float): The loss of the last complete epoch or, if no epoch is complete, of all steps so
+        far. It is averaged over annotated tokens or, if the loss is a ratio over the batch, over
+        steps.
     n_epochs (int): The number of complete epochs.
     n_steps (int): The number of steps.
     reason (str): Why training ended.
-    progress (Progress): The progress since the component was initialized.
+    progress (Progress): The training progress since the component was initialized.
     """
 
     value: float
@@ -72,19 +73,19 @@ class TrainingResult(NamedTuple):
     progress: Progress
 
     def as_text(self) -> str:
-        """Describe how training ended in a line of text."""
+        """Return a one-line summary of the result."""
         return (
             f"{self.reason}: {self.n_epochs} epochs, {self.n_steps:,} steps, loss {self.value:.6g}"
         )
 
 
 OnEpoch = Callable[[TrainingResult], object]
-"""Called after each epoch."""
+"""A callback that is called after each epoch."""
 
 
 def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> Batches:
-    """Make batches of features and targets that stay in memory: one for each segmentation of the
-    docs, or only one if no doc has borders."""
+    """Create batches from features and targets that stay in memory: one batch for each segmentation
+    of the docs, or a single batch if no doc has borders."""
 
     def to_batches(targets: Targets) -> list[Batch]:
         return [Batch(n_sequences=len(targets.lengths), read=lambda: (features, targets))]
@@ -95,15 +96,15 @@ def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> B
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[list[Example]]
 ) -> Batches:
-    """Find the features and make the targets of batches of examples. Batches without tokens are
-    left out.
+    """Extract the features and create the targets of batches of examples. Batches without tokens
+    are skipped.
 
-    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
-    objective (Objective): The training objective, which makes the targets.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
+    objective (Objective): The training objective, which creates the targets.
     tags (Tags): The tags of the chain.
     batches (Iterable[list[Example]]): The examples, divided into batches.
     RETURNS (Batches): The batches, in both segmentations.
-    RAISES (ValueError): As `Objective.targets`.
+    RAISES (ValueError): See `Objective.targets`.
     """
     training_batches: list[Batches] = []
     for examples in batches:
@@ -128,23 +129,23 @@ def train(
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> TrainingResult:
-    """Train weights: update them with each batch, in a new order in each epoch. A KeyboardInterrupt
-    ends training; the weights stay as they are at that step.
+    """Train weights by updating them on each batch. The batches are shuffled before each epoch. A
+    KeyboardInterrupt ends training and leaves the weights in their current state.
 
     weights (Trainable): The weights.
     objective (Objective): The training objective.
     batches (Batches): The batches. Their lists are shuffled in place.
-    optimizer (Optimizer): The optimizer of the config. For sparse weights it only decides whether
-        averages are kept (see `SparseWeights`); it trains the hidden layer.
-    max_epochs (int): The number of epochs after which training ends. 0: no limit.
-    max_steps (int): The number of steps after which training ends. 0: no limit. At least one of the
-        two limits has to be set.
-    dropout (float): The share of the features of tokens that is left out at random.
-    progress (Progress): The progress before this training.
+    optimizer (Optimizer): The optimizer of the config. For sparse weights, it only determines
+        whether averages are kept (see `SparseWeights`). It is also used to train the hidden layer.
+    max_epochs (int): The maximum number of epochs. 0: no limit.
+    max_steps (int): The maximum number of steps. 0: no limit. At least one of the two limits must
+        be set.
+    dropout (float): The fraction of the tokens' features to drop at random.
+    progress (Progress): The training progress so far.
     shuffle (Callable): Shuffles a list in place.
     on_epoch (OnEpoch): Called after each epoch.
-    desc (str): The text of the progress bar.
-    RETURNS (TrainingResult): The result.
+    desc (str): The description of the progress bar.
+    RETURNS (TrainingResult): The result of training.
     RAISES (ValueError): If a score is not finite.
     """
     trained = TrainingResult(
@@ -153,10 +154,10 @@ def train(
     n_steps = count_steps(batches, max_epochs, max_steps)
     bar = progress_bar(desc=desc, unit="step", total=n_steps)
     try:
-        # Without batches there are no steps, and the loop would never reach `max_steps`.
+        # Without batches, there are no steps, and the loop would never reach `max_steps`.
         while batches.by_doc and (not max_epochs or trained.n_epochs < max_epochs):
             batches_of_epoch = batches.in_epoch(trained.n_epochs)
-            # At least 1: targets leave out docs whose gold is impossible, and these may be all.
+            # At least 1, because all docs may be excluded if no possible path agrees with gold.
             n_sequences = max(sum(batch.n_sequences for batch in batches_of_epoch), 1)
             shuffle(batches_of_epoch)
 
@@ -172,7 +173,7 @@ def train(
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
-                # Here the examples that `Progress` counts are sequences.
+                # Here, `Progress` counts sequences instead of examples.
                 progress = trained.progress.after_update(batch.n_sequences, n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 loss_of_epoch += result.value
@@ -195,8 +196,8 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """Count the steps that a training takes, for the progress bar. The limits are the same as for
-    `train`. Without a limit the result is 0."""
+    """Return the number of training steps, for the progress bar. The limits are the same as for
+    `train`. Returns 0 if there is no limit."""
     n_steps_of_epochs = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps_of_epochs and max_steps:
         return min(n_steps_of_epochs, max_steps)

@@ -1,19 +1,19 @@
-"""Pieces of docs, so that each step of training has about as many words, however long docs are.
+"""Division of docs into pieces, so that all training steps have about the same number of words,
+regardless of the lengths of docs.
 
-A piece is a doc or a part of a doc. The chain takes it as a separate sequence. But its tokens have
-the features that they have in the whole doc, so features can come from the tokens just before and
-after the piece. The piece together with these tokens is its window. Soft targets are the
-probabilities of another model instead of gold tags: see `soft_targets`.
+A piece is a doc or a part of a doc. The chain treats it as a separate sequence. Its tokens have the
+same features as in the whole doc, including features of tokens just before and after the piece. The
+piece and these tokens together are called its window. Soft targets are the probabilities of another
+model, used instead of gold tags: see `soft_targets`.
 
 The tokens of the corpus are numbered from 0. The data of each token is stored once, in memory or in
-files. There are two segmentations of the same docs (see `segmentations`). In one of them only long
-docs are cut. In the other one docs are cut at all borders of their chains, such as sentences. A
-`TokenStore` has the data that both share. A `PieceStore` for each segmentation has its pieces and
-its gold tags. The features and targets of pieces are put together each time that their batch is
-used.
+files. There are two segmentations of the same docs (see `segmentations`): one cuts only long docs,
+and the other cuts docs at all borders of their chains, such as sentence boundaries. A `TokenStore`
+holds the data shared by both segmentations. A `PieceStore` for each segmentation holds its pieces
+and gold tags. The features and targets of pieces are computed whenever their batch is used.
 
-In shapes, B is the number of pieces in a batch, N of their tokens, C of columns of values (see
-`features`), S of features that a token can have, and K of tags.
+In shapes, B is the number of pieces in a batch, N the number of their tokens, C the number of
+columns of values (see `features`), S the number of features per token, and K the number of tags.
 """
 
 from array import array
@@ -45,21 +45,21 @@ from .soft_targets import cut_as_teacher, has_soft_targets, read_soft_targets
 from .targets import Targets
 
 MOST_WORDS_OF_PIECE = 256
-"""Docs with more words are cut. Chosen on development data: see docs/linear.md."""
+"""Docs with more words than this are cut. Chosen on development data: see docs/linear.md."""
 
 N_DOCS = 256
-"""The number of docs that are read together."""
+"""The number of docs to process at a time."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """A doc or a part of a doc. Batchers divide pieces as they would divide examples: a piece has a
-    length and the attributes of its example.
+    """A doc or a part of a doc. Batchers can divide pieces in the same way as examples, because a
+    piece has a length and the attributes of its example.
 
-    store (PieceStore): The store that has its gold.
-    number (int): Its number in the store.
-    n_tokens (int): The number of its tokens.
-    example (Example | None): The example of its doc; None if docs are not kept.
+    store (PieceStore): The store that contains the piece.
+    number (int): The index of the piece in the store.
+    n_tokens (int): The number of tokens in the piece.
+    example (Example | None): The example that the piece belongs to. None if docs are not kept.
     """
 
     store: "PieceStore"
@@ -71,7 +71,8 @@ class Piece:
         return self.n_tokens
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the example. A batcher with a `get_length` may request docs.
+        """Return an attribute of the example. Batchers with a custom `get_length` may read
+        attributes of docs.
 
         RAISES (ValueError): If docs are not kept.
         """
@@ -93,18 +94,19 @@ def batch_pieces(
     cache: Path | None = None,
 ) -> Batches:
     """Read the training examples of a linear model, and divide them into batches of pieces. If the
-    component learns from incorrect spans, long docs aren't cut, as a cut could divide such a span,
-    and all is kept in memory.
+    component is trained on incorrect spans, all data is kept in memory, and long docs aren't cut,
+    because a cut could divide an incorrect span.
 
-    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
-    examples (Iterable[Example]): The training examples, which are read once.
-    batcher (Callable): Divides pieces, or examples, into batches.
+    examples (Iterable[Example]): The training examples. They are read once.
+    batcher (Callable): Divides pieces or examples into batches.
     shuffle (Callable): Shuffles a list in place.
-    cache (Path | None): A folder for files, if memory is too small: see `read_pieces`.
+    cache (Path | None): The directory for cache files, if the corpus is too large for memory: see
+        `read_pieces`.
     RETURNS (Batches): The batches, in both segmentations.
-    RAISES (ValueError): As `read_pieces`, or if there is a cache, and the batcher reads docs.
+    RAISES (ValueError): If there is a cache and the batcher reads docs. See also `read_pieces`.
     """
     if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
@@ -112,7 +114,7 @@ def batch_pieces(
         return read_batches(model, objective, tags, batcher(docs))
 
     def make_batches(pieces: list[Piece]) -> list[Batch]:
-        """Divide the pieces of one segmentation into batches, in random order."""
+        """Divide the pieces of a segmentation into batches, in random order."""
         shuffle(pieces)
         return [join_pieces(batch) for batch in batcher(pieces)]
 
@@ -131,22 +133,23 @@ def read_pieces(
 ) -> Segmentations[list[Piece]]:
     """Read the features and targets of docs, and cut the docs into pieces, in both segmentations.
 
-    In the first segmentation, docs with more than `most_words` words are cut where a sentence
-    begins. A doc without sentence starts may be cut anywhere, but never within an entity. In the
-    second one, pieces are the sequences between the borders of a doc. Docs with soft targets stay
-    whole in both.
+    In the first segmentation, docs with more than `most_words` words are cut at sentence starts.
+    Docs without sentence starts may be cut anywhere except within an entity. In the second
+    segmentation, docs are cut at all borders. Docs with soft targets stay whole in both
+    segmentations.
 
-    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
-    objective (Objective): The training objective, which makes the targets.
+    model (Model): A linear model whose feature vocabulary has been built, or a hybrid model.
+    objective (Objective): The training objective, which creates the targets.
     tags (Tags): The tags of the chain.
-    examples (Iterable[Example]): The training examples, which are read once.
-    most_words (int | None): The number of words that a piece may have, unless there is no place to
-        cut. None: `MOST_WORDS_OF_PIECE`.
-    cache (Path | None): A folder for files with the features and targets of tokens. Docs are not
-        kept in memory then.
+    examples (Iterable[Example]): The training examples. They are read once.
+    most_words (int | None): The maximum number of words in a piece, which is exceeded only if the
+        doc can't be cut. None: `MOST_WORDS_OF_PIECE`.
+    cache (Path | None): The directory for files with the features and targets of tokens. If set,
+        docs are not kept in memory.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
-    RAISES (ValueError): As `Objective.targets`, or if there is a cache, and a doc has soft targets.
-    RAISES (OSError): If a file of the cache can't be written.
+    RAISES (ValueError): If there is a cache and a doc has soft targets. See also
+        `Objective.targets`.
+    RAISES (OSError): If a cache file can't be written.
     """
     features, _ = linear_part(model)
     token_store = TokenStore(features, cache)
@@ -171,13 +174,13 @@ def read_pieces(
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS_OF_PIECE)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
-            # Docs without borders are added, too: other docs of the corpus may have borders.
+            # Also add docs without borders, because other docs in the corpus may have borders.
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
         if targets.by_sequence is not None:
             has_borders = True
 
-    # All tokens are written. Now rows can be read.
+    # All tokens are stored. From now on, rows can be read.
     for columns in (token_store.columns, doc_store.columns, sequence_store.columns):
         columns.finish(token_store.n_tokens)
     if not has_borders:
@@ -188,20 +191,19 @@ def read_pieces(
 def cut_long_docs(
     examples: Sequence[Example], targets: Targets, most_words: int
 ) -> list[list[int]]:
-    """Choose where to cut docs with more than `most_words` words. In `targets` each doc is one
-    sequence. Returns, for each doc, the first tokens of its second piece, its third piece and so
-    on, counted from the beginning of the doc. The list is empty if the doc isn't cut. Docs with
-    soft targets are never cut, as soft targets describe the whole doc."""
+    """Choose where to cut docs with more than `most_words` words. In `targets`, each doc is one
+    sequence. Returns, for each doc, the first token of each piece except the first, counted from
+    the beginning of the doc. The list is empty if the doc isn't cut. Docs with soft targets are
+    never cut, because soft targets describe the whole doc."""
     constraints = targets.tags.constraints
     assert constraints.start is not None and constraints.end is not None
     path = targets.gold.tags
-    # A doc can be cut before a token if its gold tag may begin a sequence, and the gold tag of the
-    # token before may end one. Where gold is missing (-1) a cut might divide an entity.
-    # Shapes: (N,)
+    # A doc can be cut before a token if its gold tag may begin a sequence and the previous gold tag
+    # may end one. If gold is missing (-1), a cut might divide an entity. Shapes: (N,)
     may_begin = constraints.start[path] & (path >= 0)
     may_end = constraints.end[path] & (path >= 0)
-    # `roll` moves the value of each token to the next one. It also moves the last value to the
-    # front, which doesn't matter: no doc is cut before its first token.
+    # `roll` shifts the values by one token. The last value moves to the front, but that has no
+    # effect, because docs are never cut before their first token.
     token_before_may_end = numpy.roll(may_end, 1)
     is_separable = may_begin & token_before_may_end
 
@@ -224,10 +226,10 @@ def cut_long_docs(
 
 
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
-    """Find where targets cut docs into sequences, so that each sequence becomes a piece. In
-    `targets` docs are cut at their borders. A doc with soft targets is one piece: `PieceStore.read`
-    cuts it into sequences. Returns the same as `cut_long_docs`."""
-    # The first token of each sequence, counted over all docs. Shape: (B,)
+    """Return the cuts that make each sequence of `targets` a piece. In `targets`, docs are cut at
+    their borders. A doc with soft targets is a single piece, which `PieceStore.read` cuts into
+    sequences. The result has the same format as for `cut_long_docs`."""
+    # The first token of each sequence, counted over the batch. Shape: (B,)
     sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
     end = 0
@@ -243,16 +245,17 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 
 def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose where to cut a doc of `n_tokens` tokens, so that each piece is as long as it may be:
-    `most_words`. If no possible cut comes in time, the piece is longer. `possible_cuts` has the
-    tokens before which the doc can be cut, in ascending order. Returns the chosen ones."""
+    """Choose where to cut a doc of `n_tokens` tokens, so that each piece is as long as possible,
+    but has at most `most_words` words. A piece is longer only if there is no possible cut within
+    this limit. `possible_cuts` contains the tokens before which the doc can be cut, in ascending
+    order. Returns the chosen tokens."""
     cuts: list[int] = []
     piece_begin = 0
     while n_tokens - piece_begin > most_words:
         later_cuts = possible_cuts[possible_cuts > piece_begin]
         if not len(later_cuts):
             break
-        # The last cut that keeps the piece short enough or, if there is no such cut, the next one.
+        # The last cut that keeps the piece short enough or, if there is none, the next cut.
         next_cut = later_cuts[0]
         cuts_in_time = later_cuts[later_cuts <= piece_begin + most_words]
         if len(cuts_in_time):
@@ -263,13 +266,14 @@ def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Batch:
-    """Join pieces of the same store into a batch of training. There has to be at least one piece.
+    """Combine pieces of the same store into a training batch. `pieces` must not be empty.
 
-    To save memory, the features and targets of a batch are computed again each time that it is
-    used. Soft targets take long to read: a batch that has some is made once and kept."""
+    To save memory, the features and targets of a batch are recomputed each time the batch is used.
+    Batches with soft targets are kept in memory, because reading soft targets is slow.
+    """
     store = pieces[0].store
     piece_numbers = numpy.asarray([piece.number for piece in pieces])
-    # Docs with soft targets are never cut, so such a piece is a whole doc.
+    # Docs with soft targets are never cut, so their pieces are whole docs.
     examples = [piece.example for piece in pieces if piece.example is not None]
     any_soft_targets = any(has_soft_targets(eg) for eg in examples)
     if not any_soft_targets:
@@ -280,14 +284,14 @@ def join_pieces(pieces: Sequence[Piece]) -> Batch:
 
 
 class TokenStore:
-    """The data of tokens that both segmentations share: values, weights and possible tags.
+    """The token data shared by both segmentations: values, weights and possible tags.
 
-    A value of a token is, for example, its word or its suffix. The features of a token are its own
-    values and the values of its neighbours. Only its own values are stored: the others are added
-    when a batch is made.
+    The values of a token include, for example, its word and its suffix. The features of a token are
+    its values and the values of its neighbours. Only the token's values are stored. Its neighbours'
+    values are added when a batch is created.
 
     features (Features): The features of the model.
-    folder (Path | None): The folder for files. None: everything is kept in memory.
+    folder (Path | None): The directory for files. None: keep all data in memory.
     """
 
     def __init__(self, features: Features, folder: Path | None = None) -> None:
@@ -301,25 +305,25 @@ class TokenStore:
         """Add the tokens of docs.
 
         batch (FeatureBatch): The features of the docs.
-        targets (Targets): The targets of the docs, in either segmentation: weights of tokens and
+        targets (Targets): The targets of the docs, in either segmentation: token weights and
             possible tags are the same in both.
-        RETURNS (int): The index of the first of these tokens in the corpus.
+        RETURNS (int): The index of the first added token in the corpus.
         """
         first_token = self.n_tokens
         value_ids = cast(Ints2d, batch.value_ids)
         self.columns.write("value_ids", first_token, value_ids)
-        self.vectors = batch.vectors  # all docs of a training have the same: see `Lookup`
+        self.vectors = batch.vectors  # the same for all training docs: see `Lookup`
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
         self.columns.write("possible", first_token, targets.constraints.emissions)
         self.n_tokens += len(value_ids)
         return first_token
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """Make the features of tokens: their own values and the values of their neighbours.
+        """Create the features of tokens from their values and the values of their neighbours.
 
-        value_ids (Ints2d): The ids of the tokens' own values. Shape: (N, C)
-        lengths (Ints1d): The number of tokens of each window. A token has features of the
-            neighbours that are in the same window. Shape: (B,)
+        value_ids (Ints2d): The value IDs of the tokens. Shape: (N, C)
+        lengths (Ints1d): The number of tokens in each window. Only neighbours in the same window
+            are used. Shape: (B,)
         RETURNS (FeatureBatch): The features.
         """
         rows = self.features.gather(value_ids, lengths)
@@ -332,7 +336,7 @@ class TokenStore:
 class PieceStore:
     """The pieces of all docs in one segmentation, and the gold tags of their tokens.
 
-    tokens (TokenStore): The data of tokens that both segmentations share.
+    tokens (TokenStore): The token data shared by both segmentations.
     tags (Tags): The tags of the chain.
     """
 
@@ -340,13 +344,13 @@ class PieceStore:
         self.tokens = tokens
         self.tags = tags
         self.columns = Columns(tokens.folder)  # "tags" and "allowed": see `add`
-        # The targets of some batch. Batches are made from it, as some fields are the same in all
-        # of them, such as `Gold.opening`.
+        # The targets of any batch, used as a template for new batches. Some fields, such as
+        # `Gold.opening`, are the same for all batches.
         self._template: Targets
-        # Where each piece is in the corpus, as four numbers of tokens: its first token, the one
-        # after its last token, and the same two numbers of its window.
+        # The position of each piece in the corpus, as four token indices: the start and end
+        # (exclusive) of the piece, and the start and end (exclusive) of its window.
         self._places = array("q")
-        # The weight of each piece, which is the weight of its doc. NaN: the doc has none.
+        # The weight of each piece, which is the weight of its doc. NaN: the doc has no weight.
         self._weights = array("d")
 
     def add(
@@ -356,18 +360,18 @@ class PieceStore:
         cuts: Sequence[Sequence[int]],
         first_token: int,
     ) -> list[Piece]:
-        """Add docs, and cut them into pieces.
+        """Add docs and cut them into pieces.
 
         examples (Sequence[Example]): The examples of the docs.
         targets (Targets): The targets of these examples in this segmentation.
-        cuts (Sequence[Sequence[int]]): For each doc the first token of its second piece, of its
-            third piece and so on, counted from the beginning of the doc.
-        first_token (int): The index of the first token of these docs in the corpus, as
-            `TokenStore.add` returned it.
+        cuts (Sequence[Sequence[int]]): For each doc, the first token of each piece except the
+            first, counted from the beginning of the doc.
+        first_token (int): The index of the docs' first token in the corpus, as returned by
+            `TokenStore.add`.
         RETURNS (list[Piece]): The pieces.
         """
         self._template = targets
-        # Of the type that the chain takes. Without `astype`, the first batch would decide the type.
+        # Use the type that the chain expects. Otherwise, the first batch would determine it.
         self.columns.write("tags", first_token, targets.gold.tags.astype("int64"))
         self.columns.write("allowed", first_token, targets.gold.allowed)
 
@@ -379,11 +383,11 @@ class PieceStore:
             tokens_of_doc = slice(doc_begin, doc_end)
             weight = numpy.nan
             if targets.gold.weights is not None:
-                # All sequences of a doc have the same weight: take the weight of its first
-                # sequence. `doc_of_sequence` ascends, so `searchsorted` finds the first one.
+                # All sequences of a doc have the same weight, so use the weight of the first one.
+                # `searchsorted` finds it, because `doc_of_sequence` is in ascending order.
                 first_sequence = numpy.searchsorted(targets.doc_of_sequence, i)
                 weight = targets.gold.weights[first_sequence]
-            # With files the corpus is too large for memory: docs aren't kept.
+            # If there is a cache, the corpus is too large for memory, so docs aren't kept.
             kept_example = eg if self.tokens.folder is None else None
             for first, end in pairwise([0, *cuts[i], len(eg.predicted)]):
                 tokens_of_piece = slice(doc_begin + first, doc_begin + end)
@@ -392,9 +396,10 @@ class PieceStore:
         return pieces
 
     def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
-        """Add a piece, and return its number. Its tokens and the tokens of its doc are numbered in
-        the corpus. `weight` is the weight of its doc, or NaN if the doc has none."""
-        reach = self.tokens.features.reach  # how many tokens features look to either side
+        """Add a piece, and return its index. `tokens` and `tokens_of_doc` are the slices of the
+        corpus that contain the piece and its doc. `weight` is the weight of the doc, or NaN if it
+        has none."""
+        reach = self.tokens.features.reach  # neighbours per side that features use
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
         window_end = min(tokens_of_doc.stop, tokens.stop + reach)
         self._places.extend([tokens.start, tokens.stop, window_begin, window_end])
@@ -404,26 +409,26 @@ class PieceStore:
     def read(
         self, pieces: Ints1d, examples: Sequence[Example] = ()
     ) -> tuple[FeatureBatch, Targets]:
-        """Make the features and targets of a batch of pieces.
+        """Create the features and targets of a batch of pieces.
 
         pieces (Ints1d): The indices of the pieces. Shape: (B,)
-        examples (Sequence[Example]): The example of each piece, if some of them have soft targets:
-            these are not stored. Otherwise empty.
+        examples (Sequence[Example]): The example of each piece. Only needed if any of them has soft
+            targets, which are not stored.
         RETURNS (tuple[FeatureBatch, Targets]): The features and the targets.
         """
-        # Four numbers for each piece, as `_add_piece` stores them. Shape: (B, 4)
+        # Four numbers per piece, as stored by `_add_piece`. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
         features, tokens = self._gather(first, end, window_begin, window_end)
 
-        # The length of each sequence, and which piece it is from. Most pieces are one sequence. A
-        # doc with soft targets has the same sequences as in the chain of its teacher.
+        # The length and the piece of each sequence. Most pieces are a single sequence. Docs with
+        # soft targets use their teacher's sequences.
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
             lengths, piece_of = cut_as_teacher(examples, lengths, piece_of)
 
-        # Weights and masks are None if no token needs them.
+        # Weights and masks are None if they aren't needed for any token.
         weights = self._read_weights(pieces)
         is_possible = self._read_possible_tags(tokens)
         gold = self._template.gold._replace(
@@ -446,50 +451,52 @@ class PieceStore:
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[FeatureBatch, Ints1d]:
-        """Gather the features of the tokens of pieces. A piece and its window are given by the
-        numbers of their first token and of the token after their last one. Returns the features, in
-        which `lengths` are still the lengths of the windows, and the indices of the tokens of
-        pieces in the corpus. Shapes: (B,) to (N,)"""
+        """Gather the features of the tokens in pieces. The arguments are the start and end
+        (exclusive) of each piece and its window, as token indices in the corpus. Returns the
+        features, whose `lengths` are still the lengths of the windows, and the indices of the
+        pieces' tokens. Shapes: (B,) to (N,)"""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         value_ids = cast(Ints2d, self.tokens.columns["value_ids"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
         features = self.tokens.gather(value_ids, window_lengths)
 
-        # Leave out the tokens around the pieces: they were only needed for features of neighbours.
+        # Remove the tokens around the pieces. They were only needed to compute features of
+        # neighbours.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
             return features, tokens
         return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
     def _read_allowed_tags(self, tokens: Ints1d) -> Array2d | None:
-        """Return a mask of the tags that agree with gold, for tokens of the corpus. None if all of
-        them have complete gold: then the column "tags" is enough. Shapes: (N,) to (N, K)"""
+        """Return a mask of the tags that agree with gold, for the given tokens of the corpus. None
+        if gold is complete for all of them, because the column "tags" is then sufficient. Shapes:
+        (N,) to (N, K)"""
         is_allowed = self.columns.read("allowed", tokens)
         if is_allowed is None or not is_allowed.any():
             return None
-        # Docs with complete gold were added without a mask: their rows here are all False.
+        # Docs with complete gold were added without a mask, so their rows are all False here.
         is_complete = ~is_allowed.any(axis=1)
         gold_tags = self.columns["tags"][tokens[is_complete]]
         is_allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
         return is_allowed
 
     def _read_possible_tags(self, tokens: Ints1d) -> Array2d | None:
-        """Return a mask of the tags that are possible, for tokens of the corpus. None if all tags
+        """Return a mask of the possible tags, for the given tokens of the corpus. None if all tags
         are possible. Shapes: (N,) to (N, K)"""
         is_possible = self.tokens.columns.read("possible", tokens)
         if is_possible is None or not is_possible.any():
             return None
-        # Docs in which all tags are possible were added without a mask: their rows here are all
-        # False.
+        # Docs whose tags are all possible were added without a mask, so their rows are all False
+        # here.
         is_possible[~is_possible.any(axis=1)] = True
         return is_possible
 
     def _read_weights(self, pieces: Ints1d) -> Floats1d | None:
-        """Return the weights of pieces, by index. None if none of their docs has a weight. Shapes:
+        """Return the weights of pieces, given their indices. None if no doc has a weight. Shapes:
         (B,)"""
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None
-        # Docs without a weight count once.
+        # Docs without a weight get the weight 1.
         return numpy.nan_to_num(weights, nan=1.0)

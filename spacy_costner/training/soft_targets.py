@@ -1,20 +1,21 @@
-"""Soft targets: a student model learns the distribution p of its teacher over paths, instead of one
+"""Soft targets: a student model learns its teacher's distribution p over paths instead of a single
 gold path.
 
 The student's distribution is q. Its loss is the Kullback-Leibler divergence, a sum over paths y:
 
     sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
 
-The score s_q(y) is a sum over the tags and transitions of y. So the student only has to know how
-often, in expectation, a path of the teacher has each tag and transition, and the entropy H(p).
-These numbers are saved with the doc. They are saved for the tags of `Tags.finest`, from which the
-tag of a token in any other scheme follows, so that a student may have a different tag scheme from
-its teacher.
+The score s_q(y) is a sum over the tags and transitions of y. So the loss depends only on the
+entropy H(p) and the expected counts of tags and transitions in the teacher's paths. These numbers
+are saved with the doc. They are saved for the tags of `Tags.finest`, which determine the tags in
+any other scheme, so the student's tag scheme may differ from its teacher's.
 
-Hinton et al. (2015): Distilling the knowledge in a neural network, for paths instead of classes.
+Hinton et al. (2015): Distilling the knowledge in a neural network, applied to paths instead of
+classes.
 
-In shapes, D is the number of docs, B of sequences, N of tokens of a batch, T of tokens of a doc, K
-of tags of the student, and K' of the finest tags.
+In shapes, D is the number of docs, B the number of sequences, N the number of tokens in a batch, T
+the number of tokens in a doc, K the number of the student's tags, and K' the number of the finest
+tags.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,29 +33,28 @@ from ..tags import Tags
 from ..types import Constraints, LossResult, Potentials, map_scores, zero_scores
 
 SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
-"""The key of soft targets in `doc.user_data` of the reference doc."""
+"""The key of the soft targets in `doc.user_data` of the reference doc."""
 
 LEAST = 1e-6
-"""Expected counts below this are saved as 0."""
+"""Expected counts below this number are saved as 0."""
 
 SavedSoftTargets = dict[str, Any]
-"""The soft targets of one doc, as they are saved: the teacher's "labels"; the "entropy" of its
-paths; the expected counts of the finest tags, in "emissions" (T, K'), "start" (K',) and "end"
-(K',), and of their "transitions" (K', K'). If the teacher cut the doc into several sequences,
-"lengths" has the number of tokens of each. Shape: (B,)"""
+"""The saved soft targets of one doc. "labels" contains the teacher's labels, and "entropy" the
+entropy of its paths. The expected counts of the finest tags are stored in "emissions" (T, K'),
+"start" (K',) and "end" (K',), and the expected counts of their transitions in "transitions" (K',
+K'). If the teacher cut the doc into several sequences, "lengths" contains the number of tokens in
+each of them. Shape: (B,)"""
 
 
 class SoftTargets(NamedTuple):
     """The soft targets of a batch.
 
-    expected (Potentials): How often, in expectation, a path of the teacher has each tag at each
-        token, each transition, and each tag at the start and the end. Transitions, start and end
-        are sums over docs. All counts are multiplied by the weight of their doc.
+    expected (Potentials): The expected counts of the teacher: each tag at each token, each
+        transition, and each tag at the start and the end. Transitions, start and end are summed
+        over docs. All counts are multiplied by the weights of the docs.
         Shapes: (N, K), (K, K), (K,), (K,)
-    entropy (float): The entropy of the teacher's paths in nats: the sum over docs, each times its
-        weight.
-    weights (Floats1d): The weight of each sequence, 0 for sequences without soft targets.
-        Shape: (B,)
+    entropy (float): The entropy of the teacher's paths in nats, as a weighted sum over docs.
+    weights (Floats1d): The weight of each sequence, or 0 if it has no soft targets. Shape: (B,)
     constraints (Constraints): The possible paths. In docs with soft targets, labels unknown to the
         teacher are impossible.
     """
@@ -66,11 +66,11 @@ class SoftTargets(NamedTuple):
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """Compute the Kullback-Leibler divergence of a student's distribution from its teacher's, in
-    nats: the sum over sequences, each times its weight. Its gradient with respect to a score is the
-    expected count of the student minus the expected count of the teacher.
+    """Compute the Kullback-Leibler divergence between a teacher's and a student's distribution in
+    nats, as a weighted sum over sequences. Its gradient with respect to a score is the student's
+    expected count minus the teacher's expected count.
 
-    scores (Potentials): The scores of the student, without constraints.
+    scores (Potentials): The student's scores, without constraints.
     soft (SoftTargets): The soft targets.
     RETURNS (LossResult): The divergence and its gradient.
     """
@@ -78,15 +78,15 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     weights = asarray(soft.weights)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
 
-    # log Z_q - H(p). The gradient of log Z_q has the expected counts of the student.
+    # log Z_q - H(p). The gradient of log Z_q contains the student's expected counts.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
 
-    # - E_p[s_q]: the expected counts of the teacher, each times a score of the student. The first
-    # four fields are emissions, transitions, start and end.
+    # -E_p[s_q]: the teacher's expected counts, multiplied by the student's scores. The first four
+    # fields are emissions, transitions, start and end.
     for d_scores, counts_of_teacher, array in zip(gradient[:4], soft.expected[:4], scores[:4]):
         expected_counts = asarray(counts_of_teacher)
-        d_scores -= expected_counts  # this changes the array in `gradient`
+        d_scores -= expected_counts  # modifies the array in `gradient`
         value -= float((expected_counts * array).sum())
     return LossResult(value, gradient)
 
@@ -94,10 +94,9 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 def expectations(
     potentials: Potentials, tags: Tags, doc_of_sequence: Ints1d | None = None
 ) -> Iterator[SavedSoftTargets]:
-    """Compute the soft targets of docs from the potentials of a teacher. They are to be saved with
-    the docs.
+    """Compute the soft targets of docs from a teacher's potentials, to be saved with the docs.
 
-    potentials (Potentials): The potentials of the teacher.
+    potentials (Potentials): The teacher's potentials.
     tags (Tags): The tags of the teacher's chain.
     doc_of_sequence (Ints1d | None): The doc of each sequence. None: each sequence is a doc.
         Shape: (B,)
@@ -105,11 +104,11 @@ def expectations(
     """
     if doc_of_sequence is None:
         doc_of_sequence = numpy.arange(len(potentials.lengths))
-    # Sorted, so that teachers with the same labels have the same tags here: see `mean`.
+    # Sort the labels, so that teachers with the same labels use the same tags: see `mean`.
     finest = Tags(sorted(tags.labels)).finest
-    # Each of the finest tags has the scores of the teacher's tag that it counts as, so that a set
-    # of entities has the same score in both tag schemes. In float64, as expected counts are sums of
-    # many small numbers. Shapes: (N, K'), (K', K'), (K',), (K',)
+    # Each of the finest tags gets the scores of the corresponding tag of the teacher, so that a set
+    # of entities has the same score in both tag schemes. Use float64, because expected counts are
+    # sums of many small numbers. Shapes: (N, K'), (K', K'), (K',), (K',)
     tag_of_teacher = finest.counts_as(tags)
     emissions = potentials.emissions[:, tag_of_teacher].astype("float64")
     transitions = potentials.transitions[numpy.ix_(tag_of_teacher, tag_of_teacher)]
@@ -124,11 +123,11 @@ def expectations(
         first_token = end_token
         scores = Potentials(doc_emissions, transitions, start, end, lengths)
         scores = chain.constrain(scores, finest.constraints)
-        # The gradient of log Z has the expected counts of tags and transitions.
+        # The gradient of log Z contains the expected counts of tags and transitions.
         log_z, backprop = chain.log_partition(scores)
         expected_counts = backprop(numpy.ones(len(lengths)))
         counts = map_scores(_round_down, expected_counts)
-        # H(p) = log Z - E_p[s]. It is 0 for a sequence without a possible path.
+        # H(p) = log Z - E_p[s]. It is 0 for sequences without a possible path.
         log_z = log_z[~numpy.isneginf(log_z)]
         entropy = float(log_z.sum()) - _sum_of_products(expected_counts, scores)
 
@@ -142,18 +141,18 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
-    """Group the lengths of sequences by doc. The docs are in ascending order, and each has at least
-    one sequence. Shapes: (B,), (B,)"""
+    """Group the lengths of sequences by doc. Docs are in ascending order, and each has at least one
+    sequence. Shapes: (B,), (B,)"""
     if not len(doc_of_sequence):
-        return []  # `split` would make one empty group
-    # Split where the doc changes: before the first sequence of each doc but the first doc.
+        return []  # `split` would return one empty group
+    # Split before the first sequence of each doc except the first doc.
     first_sequences = numpy.flatnonzero(numpy.diff(doc_of_sequence)) + 1
     return numpy.split(lengths, first_sequences)
 
 
 def _sum_of_products(expected_counts: Potentials, scores: Potentials) -> float:
-    """The expected score: the sum of scores, each times its expected count. What is impossible has
-    the count 0 and the score minus infinity, and adds nothing."""
+    """Compute the expected score, which is the sum of all scores multiplied by their expected
+    counts. Scores of minus infinity have the expected count 0 and are skipped."""
     total = 0.0
     for counts, array in zip(expected_counts[:4], scores[:4]):
         is_possible = counts > 0
@@ -162,24 +161,23 @@ def _sum_of_products(expected_counts: Potentials, scores: Potentials) -> float:
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:
-    """Turn expected counts into numbers that compress well: float32, with 0 instead of counts below
-    `LEAST`."""
+    """Convert expected counts to numbers that compress well: float32, with counts below `LEAST` set
+    to 0."""
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
 def mean(saved: Sequence[SavedSoftTargets]) -> SavedSoftTargets:
-    """Compute the mean of the soft targets that several teachers have for one doc. The teachers
-    have the same labels. A student that learns the mean minimises the mean of its divergences from
-    all teachers.
+    """Compute the mean of several teachers' soft targets for one doc. All teachers have the same
+    labels. A student trained on the mean minimises the mean divergence from all teachers.
 
     saved (Sequence[SavedSoftTargets]): The soft targets of each teacher.
-    RETURNS (SavedSoftTargets): Their mean.
+    RETURNS (SavedSoftTargets): The mean soft targets.
     RAISES (ValueError): If the teachers cut the doc into different sequences.
     """
     lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
     if len(lengths_of_teachers) > 1:
         raise ValueError("soft targets: expected teachers with the same sentence_boundaries")
-    averages = dict(saved[0])  # with the labels and lengths, which are the same for all teachers
+    averages = dict(saved[0])  # labels and lengths are the same for all teachers
     for name in ("emissions", "transitions", "start", "end", "entropy"):
         total = sum(targets[name] for targets in saved)
         averages[name] = total / len(saved)
@@ -187,20 +185,21 @@ def mean(saved: Sequence[SavedSoftTargets]) -> SavedSoftTargets:
 
 
 def labels_of(doc: Doc) -> set[str]:
-    """Return the labels that a model has to have to learn from a training doc: the labels of its
-    entities and, if the doc has soft targets, all labels of its teacher."""
+    """Return the labels that a model needs to learn from a training doc: the labels of its entities
+    and, if it has soft targets, all labels of its teacher."""
     return {ent.label_ for ent in doc.ents} | labels_of_teacher(doc)
 
 
 def labels_of_teacher(doc: Doc) -> set[str]:
-    """The labels of the teacher of a training doc. Empty if the doc has no soft targets."""
+    """Return the labels of a training doc's teacher, or an empty set if the doc has no soft
+    targets."""
     saved: SavedSoftTargets = doc.user_data.get(SOFT_TARGETS_KEY, {})
     return set(saved.get("labels", ()))
 
 
 def count_expected_entities(doc: Doc) -> dict[str, float]:
-    """Count the entities that the teacher of a training doc expects, by label. Empty if the doc has
-    no soft targets."""
+    """Return the expected number of entities in a training doc according to its teacher, by label.
+    Empty if the doc has no soft targets."""
     if SOFT_TARGETS_KEY not in doc.user_data:
         return {}
     saved: SavedSoftTargets = doc.user_data[SOFT_TARGETS_KEY]
@@ -211,8 +210,9 @@ def count_expected_entities(doc: Doc) -> dict[str, float]:
 
 
 def has_soft_targets(example: Example) -> bool:
-    """Whether an example has soft targets that can be used. They can't if the predicted doc has
-    other tokens than the reference: soft targets are by token, and are not aligned."""
+    """Check whether an example has soft targets that can be used. Soft targets are stored per token
+    and can't be aligned, so the predicted doc and the reference doc need to have the same
+    tokens."""
     if SOFT_TARGETS_KEY not in example.reference.user_data:
         return False
     words = example.predicted.to_array([ORTH])
@@ -223,14 +223,14 @@ def has_soft_targets(example: Example) -> bool:
 def cut_as_teacher(
     examples: Sequence[Example], lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> tuple[Ints1d, Ints1d]:
-    """Change how docs with soft targets are cut into sequences: cut them where their teacher cut
-    them, because soft targets are about the paths of the teacher's sequences. Other docs stay as
-    they are cut.
+    """Cut docs with soft targets into their teacher's sequences, because soft targets describe the
+    paths of these sequences. Other docs are not changed.
 
-    examples (Sequence[Example]): The batch. Each has at least one sequence.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The example of each sequence, as its index. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The same two arrays for the new sequences. Shapes: (B',)
+    examples (Sequence[Example]): The batch. Each example has at least one sequence.
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The index of each sequence's example. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The new lengths and the index of each new sequence's example.
+        Shapes: (B',)
     """
     if not any(has_soft_targets(eg) for eg in examples):
         return lengths, doc_of_sequence
@@ -238,7 +238,7 @@ def cut_as_teacher(
     for i, eg in enumerate(examples):
         if has_soft_targets(eg):
             saved: SavedSoftTargets = eg.reference.user_data[SOFT_TARGETS_KEY]
-            # If no lengths are saved, the teacher didn't cut the doc.
+            # If no lengths were saved, the teacher didn't cut the doc.
             n_tokens = lengths_by_doc[i].sum()
             lengths_by_doc[i] = saved.get("lengths", [n_tokens])
     n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
@@ -250,10 +250,10 @@ class SoftTargetDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
     example_number (int): The index of its example in the batch.
-    tokens (slice): Its tokens, counted over the batch.
+    tokens (slice): Its tokens in the batch.
     saved (SavedSoftTargets): Its soft targets.
-    student_tag_masks (Array2d): For each of the finest tags, True at the tag of the student that it
-        counts as: see `_map_to_student_tags`. Shape: (K', K)
+    student_tag_masks (Array2d): For each of the finest tags, a mask that is True for the
+        corresponding tag of the student: see `_map_to_student_tags`. Shape: (K', K)
     """
 
     example_number: int
@@ -262,10 +262,11 @@ class SoftTargetDoc(NamedTuple):
     student_tag_masks: Array2d
 
     def add_expectations(self, total: Potentials, weight: float) -> None:
-        """Add the expected counts of this doc, times a weight, to the expected counts of the batch,
-        in place. Counts of the finest tags that count as the same tag of the student are summed."""
+        """Add the weighted expected counts of this doc to the expected counts of the batch, in
+        place. If several of the finest tags correspond to the same tag of the student, their counts
+        are summed."""
         transitions = self.student_tag_masks.T @ self.saved["transitions"] @ self.student_tag_masks
-        # No other doc has these tokens, so there is nothing to add to.
+        # Each token belongs to only one doc, so its counts can be assigned instead of added.
         total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.student_tag_masks)
         total.transitions[:] += weight * transitions
         total.start[:] += weight * (self.saved["start"] @ self.student_tag_masks)
@@ -280,43 +281,45 @@ def read_soft_targets(
     doc_of_sequence: Ints1d,
     weights: Floats1d | None,
 ) -> tuple[SoftTargets | None, Array1d]:
-    """Read the soft targets of a batch. A doc with soft targets is left out, with the weight 0, if
-    no path of its teacher has its preset entities. Such an entity has a label unknown to the
-    teacher, or crosses the end of a sequence of the teacher.
+    """Read the soft targets of a batch. A doc with soft targets is excluded by setting its weight
+    to 0 if its preset entities make all paths of its teacher impossible. This is the case if a
+    preset entity has a label unknown to the teacher, or crosses the end of one of the teacher's
+    sequences.
 
     examples (Sequence[Example]): The batch.
     tags (Tags): The tags of the student's chain.
-    constraints (Constraints): The possible paths of the student.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
-    weights (Floats1d | None): The weights of the examples; None: 1. Shape: (D,)
-    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no doc has any; and a
-        mask, True for the examples that are left out. Shape: (D,)
-    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    constraints (Constraints): The student's possible paths.
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The index of each sequence's example. Shape: (B,)
+    weights (Floats1d | None): The weights of the examples. None: 1. Shape: (D,)
+    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, or None if no doc has any, and a
+        mask that is True for excluded examples. Shape: (D,)
+    RAISES (ValueError): If a teacher's label isn't in the student's tags.
     """
     soft_target_docs = _find_soft_target_docs(examples, tags, lengths, doc_of_sequence)
     is_left_out = numpy.zeros(len(examples), dtype=bool)
     if not soft_target_docs:
         return None, is_left_out
 
-    # The tags that both the student and its teacher can have at each token. Shape: (N, K)
+    # The tags that are possible for both the student and its teacher at each token. Shape: (N, K)
     is_possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
     if constraints.emissions is not None:
         is_possible = constraints.emissions.copy()
     for doc in soft_target_docs:
-        # If none of the finest tags counts as a tag of the student, its label is unknown to the
-        # teacher.
+        # If none of the finest tags corresponds to a tag of the student, the teacher doesn't have
+        # its label.
         is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
-    # Without preset entities a student and its teacher always share a path: O at each token.
+    # Without preset entities, at least one path is possible for both the student and its teacher: O
+    # at each token.
     has_path = numpy.ones(len(examples), dtype=bool)
     if constraints.emissions is not None:
         path = chain.any_path(constraints._replace(emissions=is_possible), lengths)
-        lacks_path = numpy.isneginf(path.scores)  # of each sequence, (B,)
+        lacks_path = numpy.isneginf(path.scores)  # per sequence, (B,)
         has_path[doc_of_sequence[lacks_path]] = False
 
     soft_weights = numpy.zeros(len(examples))
-    expected = zero_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
+    expected = zero_scores(lengths, len(tags), dtype="float64")  # counts are added below
     entropy = 0.0
     for doc in soft_target_docs:
         if has_path[doc.example_number]:
@@ -326,11 +329,12 @@ def read_soft_targets(
             entropy += weight * doc.saved["entropy"]
         else:
             is_left_out[doc.example_number] = True
-            # With no possible path log Z would be minus infinity, and 0 times it is no number.
+            # Without a possible path, log Z would be minus infinity, and multiplying it by 0 gives
+            # NaN.
             is_possible[doc.tokens] = True
 
     constraints = constraints._replace(emissions=is_possible)
-    # All sequences of a doc have the weight of the doc.
+    # Each sequence gets the weight of its doc.
     soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of_sequence], constraints)
     return soft_targets, is_left_out
 
@@ -338,13 +342,13 @@ def read_soft_targets(
 def _find_soft_target_docs(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> list[SoftTargetDoc]:
-    """Find the docs of a batch whose reference has soft targets, in the order of the examples.
-    `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its example.
+    """Return the docs with soft targets in a batch, in the same order as the examples. `lengths`
+    and `doc_of_sequence` contain the number of tokens and the example of each sequence.
     Shapes: (B,), (B,)
 
-    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    RAISES (ValueError): If a teacher's label isn't in the student's tags.
     """
-    # The summed sequence lengths of each doc. Shape: (D,)
+    # The sum of each doc's sequence lengths. Shape: (D,)
     sums = numpy.bincount(doc_of_sequence, weights=lengths, minlength=len(examples))
     n_tokens_of_docs = sums.astype(int)
     soft_target_docs: list[SoftTargetDoc] = []
@@ -366,11 +370,11 @@ def _find_soft_target_docs(
 
 def _map_to_student_tags(saved: SavedSoftTargets, tags: Tags) -> Array2d:
     """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
-    the finest tags may count as the same tag of the student. Returns a mask: for each of the finest
-    tags, True at the tag of the student that it counts as. A matrix product of expected counts and
-    the mask sums the counts that belong to the same tag of the student. Shape: (K', K)
+    the finest tags may correspond to the same tag of the student. Returns, for each of the finest
+    tags, a mask that is True for the corresponding tag of the student. The matrix product of
+    expected counts and this mask sums the counts for each tag of the student. Shape: (K', K)
 
-    RAISES (ValueError): If the student doesn't have a label of its teacher.
+    RAISES (ValueError): If a teacher's label isn't in the student's tags.
     """
     unknown = sorted({*saved["labels"]} - {*tags.labels})
     if unknown:

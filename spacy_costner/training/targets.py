@@ -1,13 +1,14 @@
-"""Training targets: which paths are possible, which are right, and how much they count.
+"""Training targets: which paths are possible, which are correct, and how they are weighted.
 
-First `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
-and makes the targets: the inputs of a loss, in addition to the scores of the model. It is called
-once for each segmentation of the docs (see `segmentations`).
+First, `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
+and creates the targets: the inputs of a loss other than the model's scores. It is called once for
+each segmentation of the docs (see `segmentations`).
 
-A preset entity is one that the predicted doc has before the component runs. The component keeps it,
-so paths without it are impossible.
+Preset entities are entities that were set on the predicted doc before the component runs. The
+component keeps them, so paths without them are impossible.
 
-In shapes, D is the number of docs, B of sequences, N of tokens, and K of tags.
+In shapes, D is the number of docs, B the number of sequences, N the number of tokens, and K the
+number of tags.
 """
 
 import warnings
@@ -34,22 +35,22 @@ from .incorrect_spans import exclude_spans, read_incorrect_spans
 from .soft_targets import SoftTargets, cut_as_teacher, read_soft_targets
 
 NEGATED = "!"
-"""The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
+"""The prefix that marks labels of spans that are not entities in spaCy 2. spaCy 3 rejects it."""
 
 WEIGHT = "spacy_costner.weight"
-"""The key in `doc.user_data` of the weight of a training doc, as `distill` writes it."""
+"""The key in `doc.user_data` for the weight of a training doc, as written by `distill`."""
 
 
 class Targets(NamedTuple):
-    """The inputs of a loss for a batch, in addition to the scores of the model.
+    """The inputs of a loss for a batch, other than the model's scores.
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, as NumPy arrays. The field `costs` is not set.
-    constraints (Constraints): The possible paths. If there are incorrect spans, the chain has more
-        tags here and in `gold`: see `Gold.tied_to`.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The doc of each sequence, as its number in the batch. Shape: (B,)
-    soft (SoftTargets | None): The soft targets, if some docs have them.
+    constraints (Constraints): The possible paths. If there are incorrect spans, the chain has
+        additional tags here and in `gold`: see `Gold.tied_to`.
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The index of each sequence's doc in the batch. Shape: (B,)
+    soft (SoftTargets | None): The soft targets, if any doc has them.
     """
 
     tags: Tags
@@ -60,26 +61,26 @@ class Targets(NamedTuple):
     soft: SoftTargets | None = None
 
     def without_soft(self) -> "Targets":
-        """Return the targets without soft targets: docs that have some are learned from their gold
-        instead."""
+        """Return a copy without soft targets. Docs that have them are trained on gold instead."""
         return self._replace(soft=None)
 
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
-        """Leave out the sequences in which no possible path agrees with gold: a loss would be
-        infinite there. They become sequences without annotation.
+        """Exclude sequences in which no possible path agrees with gold, because their loss would be
+        infinite. They become sequences without annotation.
 
-        RETURNS (tuple[Targets, Array1d]): The new targets; and a mask, True for the sequences that
-            were left out. Shape: (B,)
+        RETURNS (tuple[Targets, Array1d]): The new targets, and a mask that is True for excluded
+            sequences. Shape: (B,)
         """
         gold = self.gold
         is_possible = self.constraints.emissions
         if is_possible is None and self.soft is None:
-            # Gold keeps to the tag scheme, and no preset entity contradicts it. (Docs with soft
-            # targets are cut as their teacher cut them, and such a cut may divide an entity.)
+            # Gold follows the tag scheme, and no preset entity contradicts it. This isn't
+            # guaranteed for docs with soft targets, because their teacher may cut them within an
+            # entity.
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
-        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for the allowed
-        # tags that are also possible. With incorrect spans, the chain has more tags: then K is the
+        # `is_allowed` is True for tags that agree with gold. `is_right` is True for allowed tags
+        # that are also possible. With incorrect spans, the chain has additional tags, so K is the
         # number of columns of `is_possible`. Shapes: (N, K)
         if is_possible is None:
             is_allowed = chain.to_mask(gold.token_tags, len(self.tags))
@@ -88,13 +89,13 @@ class Targets(NamedTuple):
             is_allowed = chain.to_mask(gold.token_tags, is_possible.shape[1])
             is_right = is_possible & is_allowed
         path = chain.any_path(self.constraints._replace(emissions=is_right), self.lengths)
-        # A sequence without such a path has the score minus infinity.
+        # The score is minus infinity if there is no such path.
         is_left_out = numpy.isneginf(path.scores)
 
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         is_annotated = (gold.tags >= 0) & ~in_left_out
-        # Take the gold tags from a possible path. If there are several tags for O, a preset entity
-        # may say which of them it is.
+        # Use the gold tags of a possible path. If there are several tags for O, a preset entity may
+        # determine which of them is correct.
         gold = gold._replace(tags=numpy.where(is_annotated, path.tags, -1))
         if is_left_out.any():
             gold = gold._replace(allowed=is_allowed | in_left_out[:, None])
@@ -102,16 +103,16 @@ class Targets(NamedTuple):
 
 
 class Weights:
-    """How much tokens and examples count in training, as the config says. Weights and factors are
-    finite numbers of at least 0.
+    """The weights of tokens and examples in training, as set in the config. All weights and factors
+    must be finite and at least 0.
 
-    labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. "O"
-        stands for tokens outside of entities. Labels that are not named have the weight 1.
-    boundary (float): A factor for the first and the last token of each gold entity.
-    token (str | None): The name of an extension attribute of tokens with one more factor. It is
-        read from the reference.
-    example (str | None): The name of an extension attribute of docs with the weight of the example.
-        It is read from the reference.
+    labels (Mapping[str, float] | None): The weights of tokens in gold entities, by label. Use "O"
+        for tokens outside entities. Other labels have the weight 1.
+    boundary (float): A factor for the first and last token of each gold entity.
+    token (str | None): The name of a token extension attribute with an additional factor. It is
+        read from the reference doc.
+    example (str | None): The name of a doc extension attribute with the weight of the example. It
+        is read from the reference doc.
     RAISES (ValueError): If the weight of a label, or `boundary`, is negative or not finite. The
         values of extension attributes are checked when they are read.
     """
@@ -134,27 +135,27 @@ class Weights:
 
     @property
     def weighs_tokens(self) -> bool:
-        """Whether any token has a weight other than 1."""
+        """Whether any token may have a weight other than 1."""
         return bool(self.labels) or self.boundary != 1 or self.token is not None
 
     def of_tokens(
         self, path: Ints1d, entities: Entities, tags: Tags, examples: Sequence[Example]
     ) -> Floats1d | None:
-        """Compute the weight of each token of the predicted docs: the weight of its label, times
-        the factors. `path` has the gold tag of each token, -1 where annotation is missing. None if
-        all weights are 1. Shapes: (N,) to (N,)
+        """Compute the weight of each token in the predicted docs: the weight of its label,
+        multiplied by the factors. `path` contains the gold tag of each token, or -1 if the
+        annotation is missing. Returns None if all weights are 1. Shapes: (N,) to (N,)
 
-        RAISES (ValueError): If the extension attribute `token` is not registered, or is no weight.
+        RAISES (ValueError): If the extension attribute `token` is not registered, or its value is
+            not a valid weight.
         """
         if not self.weighs_tokens:
             return None
         weight_of_label = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
-        # A token without annotation (-1) weighs as one with tag 0, which is O. The label of O is
-        # -1, which as an index is the last weight.
+        # Treat tokens without annotation (-1) as tag 0, which is O. The label of O is -1, which
+        # selects the last weight.
         label_of_token = tags.label_of[numpy.maximum(path, 0)]
         weights = numpy.asarray(weight_of_label, dtype="float32")[label_of_token]
-        # `unique`: in an entity of one token, the first token is also the last, and gets the factor
-        # only once.
+        # Use `unique` to apply the factor only once to entities with a single token.
         boundary_tokens = numpy.concatenate([entities.begin, entities.end - 1])
         weights[numpy.unique(boundary_tokens)] *= self.boundary
         if self.token is not None:
@@ -162,11 +163,11 @@ class Weights:
         return weights
 
     def _factors_of_tokens(self, name: str, examples: Sequence[Example]) -> Floats1d:
-        """Read the factor of each token of the predicted docs from the extension attribute `name`
-        of the token of the reference that it aligns with. It is 1 if the token aligns with none or
-        with several. Shape: (N,)
+        """Read the factor of each token in the predicted docs from the extension attribute `name`
+        of the aligned reference token. The factor is 1 if the token is aligned with no token or
+        with several tokens. Shape: (N,)
 
-        RAISES (ValueError): If the attribute is not registered, or is no weight.
+        RAISES (ValueError): If the attribute is not registered, or its value is not a valid weight.
         """
         check_extension(Token, "token", name)
         where = f"spacy_costner.Weights: token: token._.{name}"
@@ -183,12 +184,12 @@ class Weights:
         return numpy.asarray(factors, dtype="float32")
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
-        """Compute the weight of each example: the value of its extension attribute, times the
-        weight that `distill` saved in `doc.user_data` under `WEIGHT`. None if all weights are 1.
-        Shape: (D,)
+        """Compute the weight of each example: the value of its extension attribute, multiplied by
+        the weight that `distill` stored in `doc.user_data` under `WEIGHT`. Returns None if all
+        weights are 1. Shape: (D,)
 
-        RAISES (ValueError): If the extension attribute `example` is not registered, or is no
-            weight.
+        RAISES (ValueError): If the extension attribute `example` is not registered, or its value is
+            not a valid weight.
         """
         docs = [eg.reference for eg in examples]
         has_weights = any(WEIGHT in doc.user_data for doc in docs)
@@ -203,10 +204,10 @@ class Weights:
 
 
 def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
-    """Check that the extension attribute `name`, which the setting `setting` of `Weights` names, is
-    registered for docs or tokens.
+    """Check that an extension attribute is registered for docs or tokens. `setting` is the setting
+    of `Weights` that contains its name.
 
-    RAISES (ValueError): If it isn't.
+    RAISES (ValueError): If the attribute isn't registered.
     """
     if not owner.has_extension(name):
         raise ValueError(
@@ -221,17 +222,17 @@ class AnnotatedBatch:
     """The annotation of a batch of docs, before the docs are cut into sequences.
 
     tags (Tags): The tags of the chain.
-    annotation (Annotation): Where docs have their annotation.
-    examples (list[Example]): The examples. The spans to learn are in `doc.ents`, also if the
-        component learns a key of `doc.spans`.
-    lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
-    continues_entity (Array1d): True for tokens that are in the same entity as the token before
-        them. The entity may be preset or gold. Shape: (N,)
+    annotation (Annotation): The settings for reading the annotation from docs.
+    examples (list[Example]): The examples. The gold entities are always in `doc.ents`, even if the
+        component is trained on a key of `doc.spans`.
+    lengths (Ints1d): The number of tokens in each predicted doc. Shape: (D,)
+    continues_entity (Array1d): True for tokens that belong to the same preset or gold entity as the
+        previous token. Shape: (N,)
     constraints (Constraints): The possible paths.
-    path (Ints1d): The gold tag of each token, -1 where annotation is missing, as `Tags.gold_path`
-        makes it. Shape: (N,)
-    token_weights (Floats1d | None): The weight of each token; None: 1. Shape: (N,)
-    example_weights (Floats1d | None): The weight of each example; None: 1. Shape: (D,)
+    path (Ints1d): The gold tag of each token, or -1 if the annotation is missing, as returned by
+        `Tags.gold_path`. Shape: (N,)
+    token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
+    example_weights (Floats1d | None): The weight of each example. None: 1. Shape: (D,)
     """
 
     tags: Tags
@@ -245,15 +246,15 @@ class AnnotatedBatch:
     example_weights: Floats1d | None
 
     def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
-        """Leave out some examples: give them the weight 0, and remove their annotation and preset
-        entities. `is_left_out` is True for these examples. Shape: (D,)"""
+        """Exclude examples from training: set their weight to 0, and remove their annotation and
+        preset entities. `is_left_out` is True for the examples to exclude. Shape: (D,)"""
         weights = self.example_weights
         if weights is None:
             weights = numpy.ones(len(is_left_out))
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         is_possible = self.constraints.emissions
         if is_possible is not None:
-            # All tags become possible, as losses need a possible path even where the weight is 0.
+            # Allow all tags, because losses need a possible path even if the weight is 0.
             is_possible = is_possible | in_left_out[:, None]
         return replace(
             self,
@@ -273,25 +274,24 @@ def read_annotation(
     *,
     labels_are_given: bool = True,
 ) -> AnnotatedBatch:
-    """Read the annotation of a batch of docs: preset and gold entities, and weights. Whitespace at
-    the ends of gold entities is removed, with a warning. Entities whose labels the tags don't have
-    count as O if the user has chosen the labels. Otherwise their annotation is missing. There is a
-    warning in both cases.
+    """Read the annotation of a batch of docs: preset entities, gold entities and weights.
+    Whitespace at the ends of gold entities is removed, with a warning. Entities with unknown labels
+    count as O if the user chose the labels. Otherwise, they count as missing annotation. A warning
+    is issued in both cases.
 
-    examples (Sequence[Example]): The batch, as it comes from the corpus.
+    examples (Sequence[Example]): The batch, as read from the corpus.
     tags (Tags): The tags of the chain.
-    strings (StringStore): The strings of the labels.
-    annotation (Annotation): Where docs have their annotation.
-    weights (Weights): How much tokens and examples count.
-    warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
-        added to it.
-    labels_are_given (bool): Whether the user has chosen the labels of the tags. Otherwise they are
-        the labels of the examples of `initialize`, which are only the first examples of a corpus
-        that is streamed.
+    strings (StringStore): The string store that contains the labels.
+    annotation (Annotation): The settings for reading the annotation from docs.
+    weights (Weights): The weights of tokens and examples.
+    warned (set[str]): Previous warnings, which are not repeated. New warnings are added to the set.
+    labels_are_given (bool): Whether the user chose the labels. Otherwise, they were inferred from
+        the examples that `initialize` received, which are only the first examples of a streamed
+        corpus.
     RETURNS (AnnotatedBatch): The annotation.
-    RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
-        extension attribute of the weights is not registered or is no weight, or if a label begins
-        with "!", which marks a span that is not an entity in spaCy 2.
+    RAISES (ValueError): If spans with `own_labels` overlap (see `Annotation.as_entities`), if an
+        extension attribute of the weights is not registered or its value is not a valid weight, or
+        if a label begins with "!", which marks spans that are not entities in spaCy 2.
     """
     labels = tags.labels if labels_are_given else None
     examples = [annotation.as_entities(eg, labels) for eg in examples]
@@ -322,9 +322,9 @@ def read_annotation(
 
 
 def _is_inside(entities: Entities, n_tokens: int) -> Array1d:
-    """True for the tokens of entities. Shape: (N,)"""
-    # 1 at the first token of each entity and -1 after its last, so that the sum of all up to a
-    # token is 1 inside of an entity. Shape: (N + 1,)
+    """Return a mask that is True for the tokens of entities. Shape: (N,)"""
+    # 1 at the first token of each entity and -1 after its last token. The cumulative sum is above 0
+    # inside entities. Shape: (N + 1,)
     changes = numpy.zeros(n_tokens + 1, dtype="int64")
     numpy.add.at(changes, entities.begin, 1)
     numpy.add.at(changes, entities.end, -1)
@@ -338,10 +338,10 @@ def _warn_of_entities(
     warned: set[str],
     labels_are_given: bool,
 ) -> None:
-    """Warn of gold entities that are not learned as they are annotated. There are two cases: an
-    entity has whitespace at an end, which is removed; or the chain doesn't have its label. Each
-    warning is given once. `trimmed` has the entities of `annotated` without whitespace. Entities
-    that consist of whitespace are missing in it.
+    """Warn about gold entities that are not learned as annotated, either because whitespace at
+    their ends is removed or because the chain doesn't include their labels. Warnings are not
+    repeated. `trimmed` contains the entities of `annotated` without whitespace. It doesn't include
+    entities that consist only of whitespace.
 
     RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
@@ -374,7 +374,7 @@ def _warn_of_entities(
 
 
 def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
-    """Refuse labels with which spaCy 2 marked spans that are not entities.
+    """Raise an error for labels that mark spans that are not entities in spaCy 2.
 
     RAISES (ValueError): If a label begins with "!".
     """
@@ -391,17 +391,17 @@ def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
 def make_targets(
     batch: AnnotatedBatch, is_border: Array1d, features: Ints2d | None = None
 ) -> Targets:
-    """Cut the docs of a batch into sequences at their borders, and make the targets of these. A doc
-    is not cut within an entity. Docs with soft targets are cut as their teacher cut them. Docs
-    whose annotation contradicts itself are left out, with a warning.
+    """Cut the docs of a batch into sequences at their borders, and create the targets of the
+    sequences. Docs are not cut within entities. Docs with soft targets use their teacher's
+    sequences. Docs with contradictory annotation are excluded, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
-    is_border (Array1d): True for the tokens before which there is a border. (A doc needs none
-        before its first token.) Shape: (N,)
-    features (Ints2d | None): The features of tokens, if the loss uses them: see `Gold.features`.
-        Shape: (N, S)
+    is_border (Array1d): True for tokens directly after a border. The first token of a doc doesn't
+        need to be marked. Shape: (N,)
+    features (Ints2d | None): The features of the tokens, if the loss uses them: see
+        `Gold.features`. Shape: (N, S)
     RETURNS (Targets): The targets.
-    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    RAISES (ValueError): If a teacher's label isn't in the tags of the chain.
     """
     tags = batch.tags
     lengths, doc_of_sequence = cut(batch.lengths, is_border & ~batch.continues_entity)
@@ -410,8 +410,8 @@ def make_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
-    # Some docs can't be learned from their soft targets, for the reason given below.
-    reason_of_doc: dict[int, str] = {}  # why docs are left out
+    # Exclude docs with soft targets if no path of their teacher contains their preset entities.
+    reason_of_doc: dict[int, str] = {}  # reasons for excluding docs, by index
     if lacks_path.any():
         batch = batch.leave_out(lacks_path)
         for i in numpy.flatnonzero(lacks_path).tolist():
@@ -428,7 +428,7 @@ def make_targets(
     targets = Targets(tags, gold, constraints, lengths, doc_of_sequence, soft)
     targets, is_left_out = targets.leave_out_impossible()
     if soft is not None:
-        # Don't warn of docs with soft targets: they are learned, and their gold isn't used.
+        # Don't warn about docs with soft targets: they are trained on, and their gold isn't used.
         is_left_out = is_left_out & (soft.weights == 0)
     for i in doc_of_sequence[is_left_out].tolist():
         reason = "its entities contradict preset ones or are among the incorrect spans"
@@ -444,16 +444,16 @@ def make_targets(
 def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
-    """Make the gold of the sequences that docs are cut into. Its field `costs` is not set.
-    `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its doc; for
-    `features` see `Gold.features`. Shapes: (B,), (B,), (N, S)"""
+    """Create the gold of the sequences that docs are cut into. The field `costs` is not set.
+    `lengths` and `doc_of_sequence` contain the number of tokens and the doc of each sequence. For
+    `features`, see `Gold.features`. Shapes: (B,), (B,), (N, S)"""
     tags = batch.tags
-    is_allowed = None  # if no annotation is missing, the tags are enough
+    is_allowed = None  # if no annotation is missing, the tags are sufficient
     if (batch.path < 0).any():
         is_allowed = tags.agreeing(batch.path, lengths)
     weights = None
     if batch.example_weights is not None:
-        # All sequences of a doc have its weight.
+        # Each sequence gets the weight of its doc.
         weights = batch.example_weights[doc_of_sequence]
     return Gold(
         tags=tags.split_outside(batch.path, lengths),
