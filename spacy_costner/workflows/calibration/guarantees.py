@@ -83,24 +83,23 @@ def guarantee(
     nlp (Language): The trained pipeline. Its config, component and meta are updated.
     examples (Iterable[Example]): Annotated calibration docs that were not used for training,
         calibration or tuning.
-    name (str): The name of the component.
-    miss (float | None): The maximum share of missed entities.
-    false_alarm (float | None): The maximum share of wrong spans in the set, instead of `miss`.
-    confidence (float | None): The probability that the guarantee holds, e.g. 0.95. If None, a
-        `miss` guarantee holds on average over calibration docs, and a `false_alarm` guarantee uses
-        0.95.
+    name (str): Name of the component.
+    miss (float | None): Maximum share of missed entities.
+    false_alarm (float | None): Maximum share of wrong spans in the set, instead of `miss`.
+    confidence (float | None): Probability that the guarantee holds, e.g. 0.95. If None, a `miss`
+        guarantee holds on average over calibration docs, and a `false_alarm` guarantee uses 0.95.
     found (str): When an entity counts as found: "exact" (a span has the same tokens and label) or
         "covered" (spans cover all of its tokens; their label only matters with `per_label`). For
         false alarms, the same rule determines whether a span is correct.
     by (str): How misses are counted: "doc" (the share of missed entities in each doc) or "any" (the
         share of docs with a missed entity). Docs without entities don't count.
-    per_label (bool): Whether to guarantee the limit for each label, with a separate threshold.
+    per_label (bool): Guarantee the limit for each label, with a separate threshold.
     by_group (str | None): A key of `doc.user_data` that stores the group of a doc. The limit is
         guaranteed for each group. Docs of other groups get no set. With `confidence`, all
         guarantees hold simultaneously.
-    drawn (bool): Whether the docs are all the docs that `draw` drew from new texts. The guarantee
-        then applies to these texts, on average over drawings, and replaces a guarantee that doesn't
-        hold for them.
+    drawn (bool): Calibrate on docs that `draw` drew from new texts; all of them are required. The
+        guarantee then applies to these texts, on average over drawings, and replaces a guarantee
+        that doesn't hold for them.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the guarantee.

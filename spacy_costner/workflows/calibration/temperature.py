@@ -118,8 +118,8 @@ def calibrate(
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding don't
         change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
-    name (str): The name of the component.
-    per_label (bool): Whether to fit a temperature for each label.
+    name (str): Name of the component.
+    per_label (bool): Fit a temperature for each label.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.

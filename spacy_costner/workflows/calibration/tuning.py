@@ -141,13 +141,13 @@ def tune(
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated. If the decoding changes, the guarantee of the component is dropped.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
-    name (str): The name of the component.
-    parameter (str | None): The parameter to tune, "threshold" or "bias". The component's decoding
+    name (str): Name of the component.
+    parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding
         is replaced if it doesn't have this parameter. Required if the current decoding can't be
         tuned.
-    beta (float): The weight of recall relative to precision.
-    precision (float | None): Required precision. Maximises recall instead of F-beta.
-    recall (float | None): Required recall. Maximises precision instead of F-beta.
+    beta (float): Weight of recall relative to precision.
+    precision (float | None): Required precision: maximise recall instead of F-beta.
+    recall (float | None): Required recall: maximise precision instead of F-beta.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
@@ -220,9 +220,9 @@ def tune_on(
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component whose decoding is tuned.
     parameter (str): The parameter to tune, one of `TUNABLE`.
-    beta (float): The weight of recall relative to precision.
-    precision (float | None): Required precision. Maximises recall instead of F-beta.
-    recall (float | None): Required recall. Maximises precision instead of F-beta.
+    beta (float): Weight of recall relative to precision.
+    precision (float | None): Required precision: maximise recall instead of F-beta.
+    recall (float | None): Required recall: maximise precision instead of F-beta.
     may_keep (bool): Whether to keep the current decoding if the aim is F-beta and its score is
         higher than with the chosen value.
     RETURNS (Tuning): The scores for each value, and the chosen value.
