@@ -2,9 +2,9 @@
 ways.
 
 Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, which were
-annotated by an earlier component. An entity counts if all of its tokens count and the component
-writes its label (a component may learn labels that it doesn't write). `DevPredictions` contains the
-posterior and the tokens and entities that count.
+annotated by an earlier component. An entity counts if all of its tokens count, unless the component
+learns its label but doesn't write it. `DevPredictions` contains the posterior and the tokens and
+entities that count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

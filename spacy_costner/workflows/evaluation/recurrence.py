@@ -32,8 +32,8 @@ MAX_KNOWN_SHARE = 0.02
 share expected by chance is below 1 %."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
-"""If a component knows a larger share of the passages of docs than expected by chance and than this
-value, the docs aren't new to it."""
+"""Docs aren't new to a component if it knows a larger share of their passages, unless this share is
+expected by chance."""
 
 STANDARD_ERRORS = 3
 """The difference of two shares is attributed to chance if it is at most this number of standard
@@ -88,7 +88,7 @@ class KnownText(NamedTuple):
     def from_component(
         cls, nlp: Language, ner: CostSensitiveNER, *, with_raw_text: bool = True
     ) -> "KnownText":
-        """Create the text that a component knows.
+        """Collect the text that a component knows.
 
         nlp (Language): The pipeline. Its config contains the path of the training corpus.
         ner (CostSensitiveNER): The component of `nlp`.
@@ -106,7 +106,7 @@ class KnownText(NamedTuple):
 
     @classmethod
     def from_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
-        """Create the text that a component would know after training on docs.
+        """Collect the text that a component would know after training on docs.
 
         docs (Iterable[Doc]): The training docs.
         path (str | None): The path of the docs.
