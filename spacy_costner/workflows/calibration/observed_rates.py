@@ -149,9 +149,9 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
 def observe_limit(
     scored: ScoredSpans, limit: float, doc_thresholds: Floats1d, *, by: str
 ) -> ObservedMissRate:
-    """Measure the miss rate of the sets for a limit. A doc's set contains the spans whose scores
-    are at least the doc's threshold. `by` determines whether misses are counted by entity or by
-    doc. Shape of the thresholds: (docs,)"""
+    """Measure the miss rate of the sets at a given limit. The set of a doc contains the spans whose
+    scores are at least the threshold of the doc. `by` determines whether misses are counted per
+    entity or per doc. Shape of the thresholds: (docs,)"""
     spans, gold = scored.spans, scored.gold
     # `Losses.mean` applies the same threshold to all docs. Dividing the scores of each doc by the
     # doc's threshold makes this common threshold 1.

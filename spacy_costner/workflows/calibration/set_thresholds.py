@@ -46,7 +46,7 @@ class PartThreshold(NamedTuple):
 
     group (str): The name of the group. Empty if the guarantee isn't by group.
     label (str): The label. Empty if the part includes all labels.
-    docs (int): The number of docs that count.
+    docs (int): The number of docs taken into account.
     entities (int): The number of annotated entities.
     threshold (float | None): The minimum score of spans in the set. None if the limit can't be
         guaranteed.
@@ -73,7 +73,7 @@ class PartThreshold(NamedTuple):
 class Risk(NamedTuple):
     """The risk of the sets of calibration docs: the share of misses or of false alarms.
 
-    n_docs (int): The number of docs that count.
+    n_docs (int): The number of docs taken into account.
     weight (float): The sum of the weights of these docs, or `n_docs` if they have no weights.
     lowest (float): The lowest risk of any threshold. For false alarms, it is the risk of the first
         tested threshold, because no threshold can be chosen if the first one fails.
@@ -197,7 +197,7 @@ def find_part(
 def miss_risk(
     gold: ArrayXd, terms: Terms, delta: float | None, doc_weights: Floats1d | None
 ) -> Risk:
-    """Create the risk of missing entities: the share of entities that are missed, or the share of
+    """Compute the risk of missing entities: the share of entities that are missed, or the share of
     docs with a missed entity, depending on `terms.by`. Docs without entities don't count. `delta`
     is the maximum probability that the guarantee fails; if None, the guarantee holds on average.
     Shape of the weights: (D,)"""
@@ -216,7 +216,7 @@ def miss_risk(
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """Create the risk of false alarms: the share of wrong spans in the sets of `n_docs` docs.
+    """Compute the risk of false alarms: the share of wrong spans in the sets of `n_docs` docs.
     `delta` is the maximum probability that the guarantee fails."""
     is_wrong = ~spans["found"]
     risks = conformal.false_alarm_risk(

@@ -111,9 +111,9 @@ def calibrate(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit and set the temperature of a component on development docs. Afterwards, the component
-    writes the confidences of its entities. If the component has a guarantee, it is dropped with a
-    warning.
+    """Fit the temperature of a component on development docs. Afterwards, the component divides its
+    scores by this temperature and writes the confidences of its entities. If the component has a
+    guarantee, it is dropped with a warning.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding don't
         change. Its config and the scores in its meta are updated.
@@ -150,9 +150,9 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit and set the temperature of a component on existing predictions. A guarantee of the
-    component is dropped. The scores of the docs are saved, so that `watch` can compare other docs
-    with them.
+    """Fit the temperature of a component on existing predictions, and update the component. If it
+    has a guarantee, the guarantee is dropped. The scores of the docs are saved, so that `watch` can
+    compare other docs with them.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
         predictions of the model of each fold for the docs of the fold.
@@ -279,7 +279,7 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
 
     logs = minimise_within_limits(evaluate, start=numpy.zeros(1))  # start from T = 1
     if per_label:
-        # Initialize the temperature of each label with the best overall temperature.
+        # Start from the best overall temperature for each label.
         logs = minimise_within_limits(evaluate, start=numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 

@@ -1,6 +1,6 @@
 """Choose a threshold or a bias on development docs, without retraining.
 
-The tuned parameter belongs to the decoding and isn't learned in training. The threshold is the
+The tuned parameter belongs to the decoding and isn't learned during training. The threshold is the
 minimum probability of a predicted entity; the bias is added to the scores of all tags except O. The
 posterior of all docs is computed once, and entities are decoded from it with each value of the
 parameter. An operating point is a value with its precision and recall. A guarantee only holds for a
@@ -134,17 +134,16 @@ def tune(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose and set the value of a parameter that gives the best scores on development docs. If no
+    """Set a decoding parameter to the value with the best scores on development docs. If no
     `parameter` is given and the aim is F-beta, the current decoding is kept if it scores higher
-    than the chosen value.
+    than the best value.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated. If the decoding changes, the guarantee of the component is dropped.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
-    parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding
-        is replaced if it doesn't have this parameter. Required if the current decoding can't be
-        tuned.
+    parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding is
+        replaced if it doesn't have this parameter. Required if the current decoding can't be tuned.
     beta (float): Weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
@@ -212,19 +211,19 @@ def tune_on(
     recall: float | None = None,
     may_keep: bool = True,
 ) -> Tuning:
-    """Choose the value of a parameter based on predictions, and set it unless the current decoding
-    is kept. If the decoding changes, a guarantee of the component is dropped.
+    """Choose the value of a decoding parameter based on predictions, and set it unless the current
+    decoding is kept. If the decoding changes, the guarantee of the component is dropped.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
         predictions of the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component whose decoding is tuned.
     parameter (str): The parameter to tune, one of `TUNABLE`.
-    beta (float): Weight of recall relative to precision.
+    beta (float): The weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
-    may_keep (bool): Whether to keep the current decoding if the aim is F-beta and its score is
-        higher than with the chosen value.
+    may_keep (bool): Whether to keep the current decoding if the aim is F-beta and the current
+        decoding scores higher than the chosen value.
     RETURNS (Tuning): The scores for each value, and the chosen value.
     RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or if no
         value can be chosen: see `choose_point`.
@@ -412,8 +411,8 @@ def choose_point(
 def points_with(
     points: Sequence[OperatingPoint], score: Literal["precision", "recall"], required: float
 ) -> list[OperatingPoint]:
-    """Return the points whose precision or recall is at least `required`. Raises a ValueError if
-    there are none."""
+    """Return the points whose precision or recall is at least `required`. Raises a ValueError if no
+    point reaches it."""
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
         raise ValueError(
@@ -424,8 +423,8 @@ def points_with(
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
-    """Replace the decoding of a component with the decoding defined by a config block, also in the
-    config of the pipeline. A guarantee of the component is dropped."""
+    """Replace the decoding of a component, and its block in the config of the pipeline, with the
+    decoding defined by a config block. If the component has a guarantee, it is dropped."""
     resolved = registry.resolve({"decoding": block})
     ner.set_decoding(resolved["decoding"])  # this drops the guarantee
     nlp.get_pipe_config(ner.name)["decoding"] = block

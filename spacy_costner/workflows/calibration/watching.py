@@ -83,8 +83,8 @@ def watch(
     ner (CostSensitiveNER): The component, with scores of its calibration docs.
     docs (Iterable[Doc]): Docs predicted by the pipeline of the component.
     key (str | None): A key of `doc.user_data`. The docs with each value of the key are tested
-        against the calibration docs with the same value. The probability of any false alarm in
-        these tests is at most that of a single test.
+        against the calibration docs with the same value. The probability of a false alarm in any of
+        these tests is at most the probability for a single test.
     seed (int): Random seed for the order of the docs and for ties.
     in_order (bool): Whether to test the docs in the given order, which also detects a change within
         them. Otherwise, the order is random.
@@ -92,7 +92,7 @@ def watch(
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key; if
         it doesn't write confidences; or if it hasn't predicted one of the docs.
     """
-    refuse_doc(docs)  # A single Doc is also iterable, but yields tokens.
+    refuse_doc(docs)  # a single Doc is also iterable, but yields tokens
     # Initialize the expected numbers of entities. `shift` raises an error if the component has no
     # scores of calibration docs or no confidences.
     counts = ner.shift([]).counts

@@ -109,9 +109,10 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that few docs have lost their annotation. A doc may have lost its annotation if it has
-    no entities but contains a name: a word that is nearly always in an entity in the docs with
-    entities. `entity_words` contains the words of the docs with entities."""
+    """Check that at most a small share of docs may have lost their annotation. A doc may have lost
+    its annotation if it has no entities but contains a name: a word that is nearly always in an
+    entity in the docs with entities. `entity_words` contains the words of the docs with
+    entities."""
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS

@@ -106,7 +106,7 @@ def check(
     """Check the corpora of a config for `spacy train` or `fit`, and whether the config is suitable
     for them. The development corpus may be missing if `fit` can train the config.
 
-    config_path (Path): The config.
+    config_path (Path): The path of the config.
     overrides (dict[str, Any]): Settings to override, e.g. "paths.train".
     name (str | None): Name of the component, if the config has several.
     reading (ReadOptions): Options for reading the corpora. They override the settings in the
@@ -177,8 +177,8 @@ def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
 def check_sentence_starts(
     nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
 ) -> Iterator[Finding]:
-    """Find corpora with sentence starts that the component uses in training, but that aren't
-    available in prediction because no earlier component sets them."""
+    """Find corpora with sentence starts that the component uses during training, but that aren't
+    available at prediction time because no earlier component sets them."""
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
@@ -302,8 +302,8 @@ def check_overlaps(
 
 
 def with_spans_of_key(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
-    """Create an example whose entities are the spans that a component with a `spans_key` learns:
-    the longest ones, where spans overlap. If `labels` is None, spans with any label are
+    """Create an example whose entities are the spans that a component with a `spans_key` learns. If
+    spans overlap, only the longest one is included. If `labels` is None, spans with any label are
     included."""
     annotated = spans_as_entities(eg.reference, spans_key, labels, longest=True)
     return Example(eg.predicted, annotated)
@@ -350,8 +350,8 @@ def check_recurrence(
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check that each label has enough entities, that no two labels are nearly identical, and that
-    `spacy convert` hasn't cut off their first letters (see `MAX_CUT_LENGTH`). `counts` contains the
-    number of entities of each label in "train" and, if it exists, in "dev"."""
+    `spacy convert` hasn't cut off the first letters of the labels (see `MAX_CUT_LENGTH`). `counts`
+    contains the number of entities of each label in "train" and, if it exists, in "dev"."""
     train_counts = counts["train"]
     dev_counts = counts.get("dev", Counter())
     rare: list[str] = []

@@ -169,8 +169,8 @@ def render_config(plan: Plan) -> str:
 
 
 def config_value(value: Any) -> str:
-    """Convert a value to its notation in the config: JSON, except for variables such as
-    ${paths.tree}, which have no quotes. A `Path` is converted to a string."""
+    """Format a value for the config: as JSON, except for variables such as ${paths.tree}, which
+    aren't quoted. A `Path` is converted to a string."""
     if isinstance(value, str) and value.startswith("${"):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -190,7 +190,7 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     if "*" not in block:
         settings = dict(block)
         if "cost" in settings:
-            # The cost may be an unresolved variable. Any valid cost works here.
+            # The cost may be an unresolved variable, so replace it with any valid cost.
             settings["cost"] = HAMMING
         loss = registry.resolve({"loss": settings})["loss"]
         compute = loss.compute

@@ -16,14 +16,14 @@ def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool)
 
     model (str): The type of model.
     aim (str): The aim: see `InitOptions`.
-    last_loss (Loss): The last loss used in training.
+    last_loss (Loss): The last loss used during training.
     inner_nodes (bool): Whether to also predict inner nodes of the label tree.
     """
     if aim != "cost" or not last_loss.has_probabilities:
         return "viterbi"
-    # Losses that add the cost to the scores in training shift the probabilities. They teach a
-    # linear model the cost well: its best path has a lower cost than the entities with the lowest
-    # expected cost under the shifted probabilities. See docs/init.md.
+    # Losses that add the cost to the scores during training shift the probabilities. Linear models
+    # learn the cost well with these losses: the best path has a lower cost than the entities with
+    # the lowest expected cost under the shifted probabilities. See docs/init.md.
     if model == "linear" and last_loss.shifts_probabilities and not inner_nodes:
         return "viterbi"
     return "min-cost"

@@ -68,7 +68,8 @@ class AnnotatedDoc(NamedTuple):
 
 
 def contradiction(doc: AnnotatedDoc, first_doc: AnnotatedDoc) -> DocProblem:
-    """Create the problem for a doc with the same words as an earlier doc but different entities."""
+    """Create the problem for a doc with the same words as an earlier doc, but different
+    entities."""
     only_in_this_doc = sorted(doc.ents - first_doc.ents)
     only_in_first_doc = sorted(first_doc.ents - doc.ents)
     text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
@@ -78,11 +79,11 @@ def contradiction(doc: AnnotatedDoc, first_doc: AnnotatedDoc) -> DocProblem:
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check each doc of a corpus individually (see `check_doc`), and check that docs with the same
-    words have the same entities and that at least one token of the corpus is annotated as O.
+    """Check each doc of a corpus individually (see `check_doc`). Also check that docs with the same
+    words have the same entities, and that at least one token of the corpus is annotated as O.
 
-    YIELDS (Finding): A finding for each problem of each doc. Use `join_findings` to merge equal
-        ones.
+    YIELDS (Finding): A finding for each problem of each doc. Identical problems can be merged with
+        `join_findings`.
     """
     first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
     has_outside = False
@@ -134,8 +135,8 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
 def check_entities(
     eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[DocProblem]:
-    """Find annotated entities that a component can't learn, can't predict, or changes before
-    learning."""
+    """Find annotated entities that a component can't learn or predict, or that are modified before
+    training."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
     # The spans rejected by annotators, as (begin, end, label)
@@ -164,9 +165,9 @@ def check_entities(
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Check whether an annotated entity can't be predicted because it spans several sequences of
-    the chain. Whitespace at its ends is ignored. `borders` is True for the first token of each
-    sequence of the predicted doc, where the chain is cut. Shape: (T,)"""
+    """Check whether an annotated entity can't be predicted because it extends over several
+    sequences of the chain. Whitespace at its ends is ignored. `borders` is True for the first token
+    of each sequence of the predicted doc, where the chain is cut. Shape: (T,)"""
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]
         if not words:

@@ -159,7 +159,7 @@ def check_vectors_option(vectors: str, model: Model) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Check that the path of a new file or folder doesn't exist yet.
+    """Check that the path of a new file or folder doesn't already exist.
 
     RAISES (ValueError): If the path exists.
     """

@@ -74,7 +74,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
 
 
 def check_plan(plan: Plan) -> None:
-    """Check that no choice makes another one pointless or impossible."""
+    """Check that the choices of a plan are compatible with each other."""
     if plan.decoding == "min-cost" and plan.aim != "cost":
         raise ValueError(
             "`decoding`: expected min-cost with `aim` cost only: `tune` would replace it, and "

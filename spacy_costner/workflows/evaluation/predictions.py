@@ -140,8 +140,8 @@ def predict_dev(
     posterior of a component. Docs without tokens are skipped.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, spans with its own labels
-        are used as the entities of the docs.
+    ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the annotated spans with
+        its own labels are used as entities.
     examples (Iterable[Example]): The annotated docs.
     RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
@@ -239,8 +239,8 @@ def predict(
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
     """Compute the scores that `nlp.evaluate` would return for annotated docs, except for the speed,
-    from the existing posterior. The component decodes the posterior, and the later components are
-    run.
+    but reuse the existing posterior. The component decodes the posterior, and then the later
+    components are run.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` that predicted the docs.
@@ -266,9 +266,9 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Enable the confidences of a component, if they aren't enabled yet: the component writes the
-    probabilities of its entities to `doc.spans`, under a key that no other `cost_sensitive_ner`
-    uses. The setting is also written to the config of the pipeline.
+    """Enable the confidences of a component, if they aren't already enabled. The component then
+    writes the probabilities of its entities to `doc.spans`, under a key that no other
+    `cost_sensitive_ner` uses. The setting is also written to the config of the pipeline.
 
     nlp (Language): The pipeline, whose config is updated.
     ner (CostSensitiveNER): The component of `nlp`.

@@ -2,13 +2,14 @@
 corpus.
 
 Scores on training docs are too high. But in many corpora, some texts (such as datelines) recur by
-chance, and just as often in other docs from the same source. The expected share is estimated from
-the training corpus: it is the share of its passages that recur in it (see `training.known_text`). A
-note is added if the component knows a significantly larger share of the passages of docs.
+chance, and they are just as common in other docs from the same source. The share expected by chance
+is estimated from the training corpus: it is the share of its passages that recur in it (see
+`training.known_text`). A note is added if significantly more passages of docs are known to the
+component from training.
 
-Texts that recur within a corpus do no harm, because equal texts stay together when the corpus is
+Texts that recur within a corpus are harmless, because equal texts stay together when the corpus is
 split (see `equal_texts`). But a corpus with many copies is smaller than it seems. Most distinct
-texts of a natural corpus occur only once, so a note is added if many occur more than once.
+texts of a natural corpus occur only once, so a note is added if many of them occur more than once.
 """
 
 from collections import Counter
@@ -32,8 +33,8 @@ MAX_KNOWN_SHARE = 0.02
 share expected by chance is below 1 %."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
-"""Docs aren't new to a component if it knows a larger share of their passages, unless this share is
-expected by chance."""
+"""Docs aren't new to a component if a larger share of their passages is known from training, unless
+this share is expected by chance."""
 
 STANDARD_ERRORS = 3
 """The difference of two shares is attributed to chance if it is at most this number of standard
@@ -70,7 +71,7 @@ class Recurrence(NamedTuple):
 
 
 class KnownText(NamedTuple):
-    """The text that a component knows, or would know after training.
+    """The text that a component has seen during training, or would see.
 
     ids (set[int]): The hashes of its passages: see `passage_ids`.
     recurring (Recurring): The number of passages that recur in the training corpus. It contains no
@@ -88,7 +89,7 @@ class KnownText(NamedTuple):
     def from_component(
         cls, nlp: Language, ner: CostSensitiveNER, *, with_raw_text: bool = True
     ) -> "KnownText":
-        """Collect the text that a component knows.
+        """Collect the text that a component has seen during training.
 
         nlp (Language): The pipeline. Its config contains the path of the training corpus.
         ner (CostSensitiveNER): The component of `nlp`.
@@ -106,7 +107,7 @@ class KnownText(NamedTuple):
 
     @classmethod
     def from_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
-        """Collect the text that a component would know after training on docs.
+        """Collect the text that a component would see if it were trained on docs.
 
         docs (Iterable[Doc]): The training docs.
         path (str | None): The path of the docs.
@@ -157,7 +158,7 @@ def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[
     """Create notes about recurring texts that make scores on docs misleading: texts that occur in
     the training corpus, or several times in the docs.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Sequence[Doc]): The docs to evaluate on.
     source (str): The path or name of the docs.
     RETURNS (list[str]): At most one sentence about the training corpus (see `note_known`) and one
@@ -169,7 +170,7 @@ def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[
 def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
     """Create a note if docs are the training corpus, or if too many of their texts are in it.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Iterable[Doc]): The docs to evaluate on.
     source (str): The path or name of the docs.
     RETURNS (list[str]): The note, or an empty list.
@@ -205,7 +206,7 @@ def is_same_path(path: str | Path, other: str | Path) -> bool:
 def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
     """Check that docs are new to a component.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Iterable[Doc]): The docs to evaluate on.
     source (str): The path or name of the docs, for the error message.
     RAISES (ValueError): If the docs are the training corpus, or if the share of known passages
@@ -244,11 +245,10 @@ def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
 
 
 def units_of_docs(docs: Sequence[Doc]) -> Ints1d:
-    """Number the units that count as independent, e.g. in the bootstrap. If docs contain many
-    copies (see `find_copies`), a unit consists of all docs with the same text. Otherwise, each doc
-    is a unit.
+    """Assign docs to independent units, e.g. for the bootstrap. If docs contain many copies (see
+    `find_copies`), a unit consists of all docs with the same text. Otherwise, each doc is a unit.
 
-    docs (Sequence[Doc]): The docs to number.
+    docs (Sequence[Doc]): The docs to assign.
     RETURNS (Ints1d): The index of the unit of each doc. Shape: (docs,)
     """
     if find_copies(docs) is None:

@@ -1,9 +1,9 @@
 """Train a config with several losses, settings and seeds, and compare the scores.
 
 A variant is the config with one loss, one seed and, in a sweep, one value of each swept setting.
-Each variant is trained and evaluated in a separate folder, where its results can be reused by later
-runs. Variants that only differ in their seed form a row of the result, which is named after the
-loss and the values.
+Each variant is trained and evaluated in a separate folder, where later runs can reuse its results.
+Variants that only differ in their seed form a row of the result, which is named after the loss and
+the values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ def compare(
         [0.5, 1]}. All combinations are trained with each loss.
     n_samples (int): Number of bootstrap samples.
     file_tokens (bool): Whether to use the tokens and sentence starts of the test file. Otherwise,
-        the test docs are read like in `spacy evaluate`.
+        the test docs are read as in `spacy evaluate`.
     reading (ReadOptions): Options for reading the corpora.
     jobs (int): Number of parallel trainings.
     use_gpu (int): GPU ID, or -1 for CPU.

@@ -14,7 +14,7 @@ from ..evaluation.valid_data import find_faults
 from .linear_training import LinearPipeline, prepare
 
 OnCorpus = Callable[[str, CorpusSummary], None]
-"""Callback for when a corpus was read. It receives "train" or "dev", and a summary of the
+"""Callback that is called after a corpus is read, with "train" or "dev" and a summary of the
 corpus."""
 
 
@@ -58,7 +58,7 @@ def read_corpora(
     in_memory (bool): Whether to keep the training docs in memory. Otherwise, they are read during
         training and aren't reported here.
     file_tokens (bool): Whether to use the tokens and sentence starts of the development file.
-    on_corpus (OnCorpus): Callback for when a corpus was read.
+    on_corpus (OnCorpus): Callback that is called after each corpus is read.
     RAISES (ValueError): If a corpus can't be read or isn't suitable for the pipeline.
     """
     nlp, ner, _ = linear
@@ -121,7 +121,7 @@ def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
 
 
 def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSummary:
-    """Report how a corpus was read, with warnings about its problems. Returns its summary."""
+    """Report how a corpus was read, and warn about its problems. Returns its summary."""
     corpus = info.summary()
     on_corpus(name, corpus)
     warn_of_problems(info)
@@ -129,6 +129,6 @@ def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSum
 
 
 def warn_of_problems(info: CorpusInfo) -> None:
-    """Show warnings about annotations in a corpus that docs can't represent."""
+    """Warn about content of a corpus that docs can't represent."""
     for problem in info.problems:
         warnings.warn(problem.as_text(), stacklevel=4)

@@ -62,20 +62,20 @@ def fit(
     tune (str | None): Tune on the development corpus or, without one, on held-out folds: f,
         precision=0.9 or recall=0.9. See `workflows.tune`.
     n_seeds (int): Number of trainings whose weights are averaged.
-    file_tokens (bool): Read the tokens and sentence starts of the development docs from the file,
-        like `spacy apply` and `annotate`, instead of only the text, like `spacy evaluate`.
+    file_tokens (bool): Use the tokens and sentence starts of the development file, as `spacy apply`
+        and `annotate` do, instead of only its text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if they don't fit into memory: docs are
         read twice and not kept, and the pipeline is saved after each epoch.
     reading (ReadOptions): Options for reading the corpora. They override the settings in the
         config.
     overrides (Mapping[str, Any]): Additional settings, e.g. {"training.max_epochs": 3}.
     command (str): The command to show in the header of the new config.
-    on_corpus (Callable[[str, CorpusSummary], None]): Callback for when a corpus was read, before
-        training. It receives "train" or "dev", and a summary of the corpus.
+    on_corpus (Callable[[str, CorpusSummary], None]): Callback that is called after each corpus is
+        read, with "train" or "dev" and a summary of the corpus.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the component of the config can't be trained with these options and
         corpora; if a file can't be read; if the output path exists and isn't a pipeline; or if the
-        trained pipeline can't be calibrated or tuned, in which case it has already been saved.
+        trained pipeline, which is saved first, can't be calibrated or tuned.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:

@@ -54,8 +54,8 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """The training settings shared by the models of all folds. They are pickled and sent to
-    workers. If `is_small` is True, all docs together are few, and each model is trained like a
-    model for all docs would be; if it is None, the docs of each model are counted. For
+    workers. `is_small` is whether all docs together are few, so that each model is trained in the
+    same way as a model for all docs; if it is None, the docs of each model are counted. For
     `max_iterations`, see `train_linear`. For the other fields, see `hold_out`."""
 
     config: Config
@@ -141,9 +141,10 @@ def hold_out(
     desc: str = "folds",
 ) -> list[Fold]:
     """Split docs into folds, keeping equal texts in the same fold. For each fold, train the linear
-    model of a config on all other docs and predict the docs of the fold. Each model is trained like
-    a model for all docs would be: see `train_linear`. Features, label memory (`features.memory`)
-    and first pass are rebuilt for each fold, so that they don't contain information about its docs.
+    model of a config on all other docs and predict the docs of the fold. Each model is trained in
+    the same way as a model for all docs: see `train_linear`. The features, the label memory
+    (`features.memory`) and the first pass are rebuilt for each fold, so that they don't contain
+    information about its docs.
 
     config (Config): The config.
     examples (Sequence[Example]): The non-empty docs. Only the tokens and the user data of the
@@ -185,7 +186,7 @@ def hold_out(
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         fold_of_run[run.name] = ended.value
-    # Runs may finish in a different order.
+    # The runs may finish in a different order.
     return [fold_of_run[run.name] for run in runs]
 
 

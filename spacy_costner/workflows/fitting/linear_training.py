@@ -73,13 +73,13 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
     """Initialize a pipeline and read its training corpus. The predicted docs are annotated by the
-    `annotating_components` before the component, because it also sees their annotation in
-    prediction.
+    `annotating_components` before the component, because it also sees their annotation at
+    prediction time.
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.
     in_memory (bool): Whether to keep the corpus in memory. It is then read only once, for both
-        initialization and training, which is much faster than spaCy's `init_nlp`, which reads it
+        initialization and training. This is much faster than spaCy's `init_nlp`, which reads it
         twice.
     RETURNS (Iterable[Example]): The examples. If they aren't in memory, they can only be iterated
         over once.
@@ -117,8 +117,8 @@ def initialize_components(
 def annotate_in_batches(
     nlp: Language, examples: Iterable[Example], names: Sequence[str]
 ) -> Iterator[Example]:
-    """Annotate the predicted docs with components, batch by batch, if not all docs are in memory.
-    See `annotate_predicted`."""
+    """Annotate the predicted docs batch by batch, because not all docs are in memory. See
+    `annotate_predicted`."""
     for batch in minibatch(examples, ANNOTATION_BATCH_SIZE):
         yield from annotate_predicted(nlp, batch, names)
 
@@ -153,10 +153,10 @@ def train_linear(
 ) -> TrainingResult:
     """Train the linear model of a pipeline.
 
-    If there are few docs, the model is trained on all of them at once: weights are initialized with
+    If there are few docs, the model is trained on all of them at once: weights are initialized to
     0, and the loss is minimised with a penalty (see `train_at_once`). This requires that docs are
     in memory and that the component supports it (see `can_train_at_once`). Otherwise, the model is
-    trained by updates, like in `spacy train`. After training, the weights are pruned and quantized,
+    trained by updates, as in `spacy train`. After training, the weights are pruned and quantized,
     unless the model is configured to keep all of them: negligible weights are set to 0, and the
     others are rounded (see `ml.pruning.prune_and_quantize`).
 
@@ -305,8 +305,8 @@ def train_by_updates(
 
 def can_train_at_once(ner: CostSensitiveNER) -> bool:
     """Check whether a component can be trained on all docs at once. Its loss must be smooth, must
-    not be a schedule, and must not require a trained model to start from. The number of weights
-    must be limited, and all weights must be 0, so that no previous training is lost."""
+    not be a schedule, and must not require a trained model to start from. The model must not have
+    too many weights, and all weights must be 0, so that no previous training is lost."""
     _, weights = linear_part(ner.model)
     first_loss, *later_losses = ner.objective.loss.stages
     if later_losses or first_loss.needs_start or not first_loss.is_smooth:

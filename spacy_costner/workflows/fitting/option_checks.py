@@ -60,8 +60,8 @@ def check_fit_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
-    """Check that no setting of the component to train is incompatible with a cache, which requires
-    that docs are read twice and not kept."""
+    """Check that all settings of the component to train are compatible with a cache. With a cache,
+    docs are read twice and not kept."""
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)

@@ -25,9 +25,9 @@ from .linear_training import LinearPipeline, ignore_epoch, train_linear
 
 
 def vocab_of_kept(kept: KeptDocs, overrides: Mapping[str, Any]) -> Vocab | bool:
-    """Return the vocab of docs that were read by `init`, to use it for the pipeline that is trained
-    on them. Returns True to create a new vocab if there are no such docs, or if the pipeline may
-    read them differently because a setting in [nlp] (e.g. the tokenizer) is overridden."""
+    """Return the vocab of the docs that were read by `init`, so that the pipeline trained on them
+    can share it. Returns True to create a new vocab if there are no such docs, or if the pipeline
+    may read them differently because a setting in [nlp] (e.g. the tokenizer) is overridden."""
     if kept.nlp is None or any(name.startswith("nlp.") for name in overrides):
         return True
     return kept.nlp.vocab
@@ -127,8 +127,8 @@ def note_sentence_starts(
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
     if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
         return []
-    # The annotated sentence starts would result in too high scores, because no component predicts
-    # exactly these.
+    # Don't use the annotated sentence starts, because no component predicts exactly these. The
+    # scores would be too high.
     sentencizer = Sentencizer()
     dev_with_starts = [Example(sentencizer(eg.predicted.copy()), eg.reference) for eg in dev]
     name_of_f = f"{score_prefix(first_ner)}_f"

@@ -1,4 +1,4 @@
-"""Train and evaluate variants in separate folders, where their results can be reused by later runs."""
+"""Train and evaluate variants in separate folders, where later runs can reuse their results."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -122,9 +122,9 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 
 
 def key_of_training(config: Config, code_path: Path | None) -> str:
-    """Compute the fingerprint of everything a trained pipeline depends on: the config, the files it
-    refers to, and the Python file with registered functions. `fingerprint` includes the contents of
-    files whose paths it is passed."""
+    """Compute the fingerprint of everything that a trained pipeline depends on: the config, the
+    files it refers to, and the Python file with registered functions. If `fingerprint` is passed
+    the path of a file, it includes the file's contents."""
     if code_path is None:
         return fingerprint(config)
     return fingerprint(config, str(code_path))

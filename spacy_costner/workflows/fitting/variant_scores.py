@@ -1,4 +1,4 @@
-"""Compute the scores of variants and the significance of differences (paired bootstrap over docs)."""
+"""Compute the scores of variants, and test differences with a paired bootstrap over docs."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -184,8 +184,8 @@ def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
 
 
 def sum_by_unit(counts: FloatsXd, units: Sequence[int]) -> FloatsXd:
-    """Sum the counts of the docs in each of U units. `units` is the unit of each doc. Shapes: (L,
-    S, D, C), (D,) to (L, S, U, C)"""
+    """Sum the counts of the docs in each of U units. `units` contains the unit of each doc. Shapes:
+    (L, S, D, C), (D,) to (L, S, U, C)"""
     by_doc = numpy.moveaxis(counts, 2, 0)
     by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))
     numpy.add.at(by_unit, numpy.asarray(units), by_doc)
