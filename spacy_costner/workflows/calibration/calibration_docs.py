@@ -21,8 +21,8 @@ match training docs by chance."""
 
 
 def note_earlier_uses(nlp: Language, source: str) -> list[str]:
-    """Report earlier uses of the calibration docs that may invalidate a guarantee: to select the
-    model, or to calibrate or tune it. Docs are identified by their path.
+    """Report earlier uses of the calibration docs that may invalidate a guarantee: model selection,
+    calibration or tuning. Docs are identified by their path.
 
     nlp (Language): The pipeline. Its config and meta contain the paths of the docs that were used.
     source (str): The path of the calibration docs.

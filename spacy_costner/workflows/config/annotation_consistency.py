@@ -53,10 +53,9 @@ class EntityWords(NamedTuple):
         return n_in_entities
 
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
-        """Compute the consistency of the annotation: given a token in an entity, the probability
-        that another token of the same word is also in an entity. Averaged over all tokens in
-        entities. `n_in_entities` is the number of tokens of each word that are in entities. Shape:
-        (W,)"""
+        """Compute the consistency of the annotation: the probability that another token of the same
+        word is also in an entity, averaged over all tokens in entities. `n_in_entities` is the
+        number of tokens of each word that are in entities. Shape: (W,)"""
         # If n of the m tokens of a word are in entities, then for each of these n tokens, a share
         # of (n - 1) / (m - 1) of the other tokens is in entities. If m is 1, n (n - 1) is 0, so any
         # nonzero divisor works.
@@ -66,8 +65,8 @@ class EntityWords(NamedTuple):
 
 
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
-    """Check that the same words are annotated consistently in all docs. If they aren't, all
-    entities may be shifted by one token, or some docs may have lost their annotation."""
+    """Check that the same words are annotated consistently in all docs. Otherwise, all entities may
+    be shifted by one token, or some docs may have lost their annotation."""
     entity_words = find_entity_words(docs)
     yield from check_shift(corpus, entity_words)
     yield from check_lost_annotation(corpus, docs, entity_words)
@@ -92,8 +91,8 @@ def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
 
 
 def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
-    """Check that the entities aren't shifted: moving all entities by one token must not make the
-    annotation more consistent by more than the factor `SHIFT_RATIO`. For the consistency, see
+    """Warn if all entities may be shifted by one token: moving them back would make the annotation
+    more consistent by more than the factor `SHIFT_RATIO`. For the definition of consistency, see
     `EntityWords.share_elsewhere`."""
     share = entity_words.share_elsewhere(entity_words.count_in_entities())
     for shift, direction in ((-1, "earlier"), (1, "later")):
@@ -109,10 +108,9 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that at most a small share of docs may have lost their annotation. A doc may have lost
-    its annotation if it has no entities but contains a name: a word that is nearly always in an
-    entity in the docs with entities. `entity_words` contains the words of the docs with
-    entities."""
+    """Warn if many docs may have lost their annotation. These are docs without entities that
+    contain a name: a word that is nearly always part of an entity in other docs. `entity_words`
+    contains the words of the docs with entities."""
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS

@@ -332,8 +332,8 @@ def check_recurrence(
     corpora: Mapping[str, Sequence[Example]], paths: Mapping[str, str | None]
 ) -> Iterator[Finding]:
     """Find texts of the training corpus that recur in the development corpus, and texts that occur
-    several times in one corpus: see `recurrence`. The findings list the development docs that
-    recur. For the arguments, see `check_corpora`."""
+    several times in one corpus: see `recurrence`. The findings list the affected development docs.
+    For the arguments, see `check_corpora`."""
     docs_of = {name: [eg.reference for eg in examples] for name, examples in corpora.items()}
     if "dev" in docs_of:
         known = KnownText.from_docs(docs_of["train"], paths.get("train"))

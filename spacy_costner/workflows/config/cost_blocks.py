@@ -30,13 +30,13 @@ entities."""
 
 @dataclass(frozen=True)
 class GivenCosts:
-    """The costs set by the options. Several costs are added up.
+    """The costs set by the options. If there are several costs, they are added up.
 
     blocks (Mapping[str, Block]): The block of each given cost, keyed by the kind of option: "tree",
         "matrix", "tags" or "mistakes".
     files (Mapping[str, str]): The cost files, keyed by their names in the [paths] block of the
         config: "tree" and "costs".
-    mistakes (Mapping[str, float]): The given costs of kinds of mistakes: see `MISTAKES`.
+    mistakes (Mapping[str, float]): The given costs, keyed by kind of mistake: see `MISTAKES`.
     """
 
     blocks: Mapping[str, Block]

@@ -45,7 +45,7 @@ def make_decoding(
 
     decoding (Decoding): How entities are chosen.
     aim (str): The aim: see `InitOptions`.
-    mistakes (Mapping[str, float]): The given costs of kinds of mistakes.
+    mistakes (Mapping[str, float]): The given costs, keyed by kind of mistake.
     cost (Any): The block of the cost, or a variable that refers to it: see `make_loss`.
     inner_nodes (bool): Whether to also predict inner nodes of the label tree.
     """

@@ -20,8 +20,8 @@ MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The options of `init`. For the defaults that `init` chooses for options that are None, see
-    docs/init.md. Costs are per token.
+    """The options of `init`. If an option is None, `init` chooses its value: see docs/init.md.
+    Costs are per token.
 
     output_path (Path): Path of the config, used in the commands in its header.
     model (Literal["linear", "cnn", "hybrid", "transformer"]): Type of model.
@@ -51,7 +51,7 @@ class InitOptions:
     vectors (str | None): Package or folder of a pipeline whose static vectors are used as input.
     raw_paths (list[Path] | None): Unannotated text: learn vectors from it and from `train_path`,
         and save them to the folder vectors next to the config. See `learn_vectors`.
-    reading (ReadOptions): Options for reading the corpora, also in training.
+    reading (ReadOptions): Options for reading the corpora, saved in the config.
     force (bool): Overwrite an existing tree file and vectors folder.
     command (str): The command that creates the config, shown in its header.
     """

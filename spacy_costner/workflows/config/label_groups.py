@@ -51,8 +51,8 @@ def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
     Labels are assigned one by one, the most frequent first. Each label is added to the group with
-    the fewest overlaps with its spans, or to a new group if there are more than `MAX_OVERLAP`
-    overlaps per span even with this group."""
+    the fewest overlaps. If there are more than `MAX_OVERLAP` overlaps per span even with this
+    group, a new group is created."""
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
         # The number of overlaps between spans with this label and spans of each group

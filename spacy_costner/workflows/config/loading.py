@@ -108,9 +108,9 @@ def load_pipeline(
 
 
 def check_is_pipeline(model: str | Path) -> None:
-    """Check that a path is neither a file nor a folder that isn't itself a pipeline, such as the
-    output folder of `fit`, which contains a pipeline. First cleans up after processes that were
-    killed while saving the pipeline: see `saving.clear`.
+    """Check that a path isn't a file, or a folder without a pipeline. The output folder of `fit`
+    isn't a pipeline itself, but contains one. First cleans up after processes that were killed
+    while saving the pipeline: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
     RAISES (ValueError): If the path is a file, or a folder without a pipeline.

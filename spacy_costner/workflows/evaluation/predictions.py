@@ -60,7 +60,7 @@ class DevPredictions(NamedTuple):
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """Return a copy with the posterior at another temperature.
 
-        temperature (Temperature): The temperature.
+        temperature (Temperature): The new temperature.
         """
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
@@ -75,7 +75,7 @@ class DevPredictions(NamedTuple):
     def decode(self, decoding: Decoding) -> Entities:
         """Decode the posterior. Returns the predicted entities that count.
 
-        decoding (Decoding): The decoding.
+        decoding (Decoding): The decoding to apply.
         """
         decoded = decoding.decode(self.posterior, decoding.settings)
         return self.select_counted(decoded.entities)

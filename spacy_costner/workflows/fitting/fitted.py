@@ -42,7 +42,7 @@ class Fitted:
         there is no development corpus, they are computed on an empty list of docs. Empty if
         evaluation was interrupted.
     nlp (Language): The pipeline.
-    ners (Sequence[CostSensitiveNER]): The trained components. Several components share a
+    ners (Sequence[CostSensitiveNER]): The trained components. If there are several, they share a
         `spans_key`.
     has_dev (bool): Whether there is a development corpus.
     calibration (Calibration | None): The result of the calibration, if calibrated.

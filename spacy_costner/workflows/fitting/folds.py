@@ -54,8 +54,8 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """The training settings shared by the models of all folds. They are pickled and sent to
-    workers. `is_small` is whether all docs together are few, so that each model is trained in the
-    same way as a model for all docs; if it is None, the docs of each model are counted. For
+    workers. `is_small` is whether all docs together are few, because the training method depends on
+    the total number of docs. If it is None, the docs of each model are counted. For
     `max_iterations`, see `train_linear`. For the other fields, see `hold_out`."""
 
     config: Config
@@ -141,8 +141,8 @@ def hold_out(
     desc: str = "folds",
 ) -> list[Fold]:
     """Split docs into folds, keeping equal texts in the same fold. For each fold, train the linear
-    model of a config on all other docs and predict the docs of the fold. Each model is trained in
-    the same way as a model for all docs: see `train_linear`. The features, the label memory
+    model of a config on all other docs and predict the docs of the fold. The training method
+    depends on the total number of docs: see `train_linear`. The features, the label memory
     (`features.memory`) and the first pass are rebuilt for each fold, so that they don't contain
     information about its docs.
 
