@@ -1,1 +1,1 @@
-"""Calibrate probabilities, tune the decoding, guarantee error rates, and watch for shifts."""
+"""Calibrate probabilities, tune decoding, guarantee error rates, and detect shifts."""

@@ -1,4 +1,4 @@
-"""Check calibration docs, and leave out docs that a guarantee can't be based on."""
+"""Check calibration docs and exclude docs that can't support a guarantee."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,19 +16,20 @@ from ..evaluation.valid_data import is_fully_annotated
 from ..sampling.drawing import Drawing, check_annotated, check_drawn_by, read_drawings
 
 SHORT_DOC_TOKENS = 5
-"""Docs with fewer tokens are short. Short docs, such as numbers and headings, are often equal to
-training docs by chance."""
+"""Docs with fewer tokens are considered short. Short docs, such as numbers and headings, often
+match training docs by chance."""
 
 
 def note_earlier_uses(nlp: Language, source: str) -> list[str]:
-    """Note if the calibration docs were used before, so that a guarantee may not hold: to choose
-    the model, or to calibrate or tune it.
+    """Report earlier uses of the calibration docs that may invalidate a guarantee: model selection,
+    calibration or tuning. Docs are identified by their path.
 
-    nlp (Language): The pipeline, whose config and meta have the paths of the docs that were used.
+    nlp (Language): The pipeline. Its config and meta contain the paths of the docs that were used.
     source (str): The path of the calibration docs.
-    RETURNS (list[str]): A sentence for each use. Docs are recognised by their path.
+    RETURNS (list[str]): One sentence for each earlier use.
     """
-    # `calibrate` and `tune` record here on which docs the scores in the meta were measured.
+    # `calibrate` and `tune` record the path of the docs that the scores in the meta were measured
+    # on.
     measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
     path_of_use = {
         "are the development docs of training": corpus_path(nlp.config.interpolate(), "dev_corpus"),
@@ -42,19 +43,19 @@ def note_earlier_uses(nlp: Language, source: str) -> list[str]:
 
 
 def check_drawn(nlp: Language, ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
-    """Check that docs were drawn for a component, that no drawn doc is missing, and that all of
-    them are annotated.
+    """Check that docs were drawn for a component, that no drawn doc is missing, and that all docs
+    are annotated.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component of `nlp` that the docs have to be drawn for.
+    ner (CostSensitiveNER): The component of `nlp` that the docs must be drawn for.
     docs (Sequence[Doc]): The annotated docs.
     RETURNS (int): The number of drawings.
-    RAISES (ValueError): If the docs were drawn for another pipeline, or one is missing or isn't
-        fully annotated.
+    RAISES (ValueError): If the docs were drawn for another pipeline, or if a doc is missing or
+        isn't fully annotated.
     """
     check_annotated(docs)
-    # `read_drawings` refuses docs if some are missing, or if they were drawn for several pipelines.
-    # So the pipeline of the first drawing is the pipeline of all drawings.
+    # `read_drawings` raises an error if docs are missing or were drawn for different pipelines, so
+    # it's enough to check the pipeline of the first drawing.
     drawings = read_drawings(docs)
     check_drawn_by(nlp, ner, docs, drawings[0])
     return sum(drawing.times for drawing in drawings)
@@ -64,7 +65,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
     """Check that docs were not drawn with unequal probabilities.
 
     docs (Iterable[Doc]): The annotated docs.
-    RAISES (ValueError): If `draw` drew one of them.
+    RAISES (ValueError): If any doc was drawn by `draw`.
     """
     for doc in docs:
         if Drawing.is_in(doc.user_data):
@@ -75,14 +76,15 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
 
 
 def draw_uniformly(weights: Floats1d) -> Ints1d:
-    """Choose some of the docs that were drawn with unequal probabilities, so that each text has the
-    same probability in the end. This is rejection sampling. The test for a shift needs such docs.
+    """Select a uniform sample from docs that were drawn with unequal probabilities, by rejection
+    sampling: each text is equally likely to be selected. The test for a shift requires a uniform
+    sample.
 
     weights (Floats1d): The weight of each drawn doc: see `conformal_weights`. Shape: (D,)
-    RETURNS (Ints1d): The indices of the chosen docs, at least one. Shape: (chosen docs,)
+    RETURNS (Ints1d): The indices of the selected docs, at least one. Shape: (selected docs,)
     """
-    # A doc is chosen with the probability weight / largest weight. Random numbers are below 1, so
-    # the doc with the largest weight is always chosen.
+    # Select each doc with probability weight / largest weight. Random numbers are below 1, so the
+    # doc with the largest weight is always selected.
     random_numbers = numpy.random.default_rng(seed=0).random(len(weights))
     return numpy.flatnonzero(random_numbers * weights.max() < weights)
 
@@ -95,23 +97,23 @@ def leave_out_unusable(
     *,
     keep_all: bool = False,
 ) -> tuple[list[Example], dict[str, int]]:
-    """Leave out docs that a guarantee can't be based on:
+    """Exclude docs that can't support a guarantee:
 
     - "training docs": docs with known text
-    - "copies of other docs": docs with the text of an earlier doc, if the docs are copies of each
-      other: see `units_of_docs`
+    - "copies of other docs": docs with the same text as an earlier doc, if the docs contain many
+      copies: see `units_of_docs`
     - "docs with missing tags": docs with unannotated tokens, or without tokens
-    - "docs without KEY": docs without a value of the key `by_group`
+    - "docs without KEY": docs without a value for the key `by_group`
 
-    ner (CostSensitiveNER): The component whose entities have the guarantee.
+    ner (CostSensitiveNER): The component whose entities are guaranteed.
     known (KnownText): The text that the component was trained on.
     examples (Sequence[Example]): The annotated docs.
-    by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.
+    by_group (str | None): The key of `doc.user_data` that stores the group of a doc.
     keep_all (bool): Whether to keep training docs and copies. Drawn docs are a random sample only
         if all of them are kept.
-    RETURNS (tuple[list[Example], dict[str, int]]): The docs that are kept, with the entities of the
-        component in `doc.ents`; and the number of docs of each kind. It also counts "docs without
-        entities", which are kept, but don't count in a miss rate.
+    RETURNS (tuple[list[Example], dict[str, int]]): The remaining docs, with the component's
+        entities in `doc.ents`, and the number of docs of each kind. The counts include "docs
+        without entities", which are kept but don't count in a miss rate.
     RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"
@@ -126,12 +128,12 @@ def leave_out_unusable(
     counts = dict.fromkeys(kinds, 0)
     docs = [eg.reference for eg in examples]
     is_by_chance = known.explains(known.find_in(docs))
-    seen_units: set[int] = set()  # the units of the docs that are kept
+    seen_units: set[int] = set()  # the units of the remaining docs
     used_examples = []
     for example, unit in zip(examples, units_of_docs(docs).tolist()):
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
-        # A short text may be equal to a training text by chance.
+        # A short text may match a training text by chance.
         is_training_doc = known.knows(doc) and not (is_by_chance and len(doc) < SHORT_DOC_TOKENS)
         is_annotated = len(doc) > 0 and is_fully_annotated(doc)
         if is_training_doc and not keep_all:
@@ -140,7 +142,7 @@ def leave_out_unusable(
             counts["copies of other docs"] += 1
         elif not is_annotated:
             counts["docs with missing tags"] += 1
-        elif group_of(doc, by_group) is None:  # never, if `by_group` is None
+        elif group_of(doc, by_group) is None:  # never true if `by_group` is None
             counts[without_group] += 1
         else:
             seen_units.add(unit)
@@ -151,21 +153,21 @@ def leave_out_unusable(
 
 
 def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> bool:
-    """Whether at least one of the docs that `leave_out_unusable` keeps has an entity.
+    """Check whether any of the docs returned by `leave_out_unusable` has an entity.
 
-    used_examples (Sequence[Example]): The docs that are kept: see `leave_out_unusable`.
+    used_examples (Sequence[Example]): The remaining docs: see `leave_out_unusable`.
     counts (Mapping[str, int]): The number of docs of each kind: see `leave_out_unusable`.
-    RETURNS (bool): Whether one has.
+    RETURNS (bool): Whether any doc has an entity.
     """
     return len(used_examples) > counts["docs without entities"]
 
 
 def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
-    """Check that at least one of the docs that `leave_out_unusable` keeps has an entity.
+    """Raise an error if none of the docs returned by `leave_out_unusable` has an entity.
 
-    used_examples (Sequence[Example]): The docs that are kept: see `leave_out_unusable`.
+    used_examples (Sequence[Example]): The remaining docs: see `leave_out_unusable`.
     counts (Mapping[str, int]): The number of docs of each kind: see `leave_out_unusable`.
-    RAISES (ValueError): If no doc has an entity. The message has the counts.
+    RAISES (ValueError): If no doc has an entity. The message lists the counts.
     """
     if not have_entities(used_examples, counts):
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]

@@ -1,14 +1,14 @@
-"""Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining.
+"""Guarantee a miss rate or a false alarm rate for sets of spans, without retraining.
 
-The set of a doc has the spans whose score is at least a threshold. The thresholds are chosen on
-calibration docs by conformal methods (`metrics/conformal.py`), so that a guarantee holds on other
-docs from the same source. A guarantee has a limit: for example, the set misses at most 5 % of the
-entities. It is made for all docs together, or for each part of them: for each label, for each group
-of docs, or both.
+The set of a doc contains the spans whose score is at least a threshold. The thresholds are chosen
+on calibration docs with conformal methods (`metrics/conformal.py`), so the guarantee holds for
+other docs from the same source. A guarantee states a limit: for example, the set misses at most 5 %
+of the entities. It applies to all docs together or to each part separately: to each label, each
+group of docs, or each label within each group.
 
-Each step has its own file: `calibration_docs` chooses the docs that count, `scored_spans` scores
+Each step has its own module: `calibration_docs` selects the docs to use, `scored_spans` scores
 their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a guarantee with
-other docs.
+the rates observed on other docs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,11 +45,12 @@ class Guarantee(NamedTuple):
     """The result of `guarantee`.
 
     promise (Promise): The guarantee, with its terms, thresholds and calibration docs.
-    parts (list[PartThreshold]): The threshold of each part, and other limits that can be guaranteed
-        of it, by group and label.
+    parts (list[PartThreshold]): The threshold of each part and the other limits that can be
+        guaranteed for it, ordered by group and label.
     notes (list[str]): Reasons why the guarantee may not hold.
-    kept (KeptPromise | None): With drawn docs: the miss rate of the previous guarantee on them.
-    replaced (Promise | None): The guarantee that the pipeline had before.
+    kept (KeptPromise | None): The miss rate of the previous guarantee, estimated on drawn docs.
+        None if the docs weren't drawn, or if the rate can't be measured: see `measure_promise`.
+    replaced (Promise | None): The pipeline's previous guarantee, if any.
     """
 
     promise: Promise
@@ -76,36 +77,38 @@ def guarantee(
     source: str = "calibration docs",
 ) -> Guarantee:
     """Choose the thresholds of a component's set of spans on calibration docs, so that a guarantee
-    holds for docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
+    holds for docs from the same source. The set is stored in `doc.spans[spans_key +
+    "_guaranteed"]`.
 
-    nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
-    examples (Iterable[Example]): Annotated calibration docs: neither training docs, nor docs used
-        to calibrate or tune.
+    nlp (Language): The trained pipeline. Its config, component and meta are updated.
+    examples (Iterable[Example]): Annotated calibration docs that were not used for training,
+        calibration or tuning.
     name (str): Name of the component.
-    miss (float | None): Highest share of entities that are missed.
-    false_alarm (float | None): Instead of `miss`: highest share of the set that is wrong.
-    confidence (float | None): Probability that the guarantee holds, such as 0.95. Without it, the
-        guarantee holds on average over calibration docs; with `false_alarm` it is 0.95.
-    found (str): When an entity is found: exact (a span has its tokens and label) or covered (spans
-        cover its tokens; their label counts only with `per_label`). For false alarms, a span of the
-        set is right by the same rule.
-    by (str): Which share of misses is limited: doc (the share of missed entities in a doc) or any
-        (the share of docs with a missed entity). Docs without entities don't count.
-    per_label (bool): Give a guarantee, with its own threshold, for each label.
-    by_group (str | None): Give a guarantee for each group of docs: a key of `doc.user_data`, whose
-        values are the groups. Docs of other groups get no set. With `confidence`, all guarantees
-        hold together.
-    drawn (bool): The docs are all docs that `draw` drew from new texts. The guarantee is for these
-        texts, on average over drawings, and replaces a guarantee that does not hold there.
+    miss (float | None): Maximum share of missed entities.
+    false_alarm (float | None): Maximum share of wrong spans in the set, instead of `miss`.
+    confidence (float | None): Probability that the guarantee holds, e.g. 0.95. If None, a `miss`
+        guarantee holds on average over calibration docs, and a `false_alarm` guarantee uses 0.95.
+    found (str): When an entity counts as found: "exact" (a span has the same tokens and label) or
+        "covered" (spans cover all of its tokens; their label only matters with `per_label`). For
+        false alarms, the same rule determines whether a span is correct.
+    by (str): How misses are counted: "doc" (the share of missed entities in each doc) or "any" (the
+        share of docs with a missed entity). Docs without entities don't count.
+    per_label (bool): Guarantee the limit for each label, with a separate threshold.
+    by_group (str | None): A key of `doc.user_data` that stores the group of a doc. The limit is
+        guaranteed for each group. Docs of other groups get no set. With `confidence`, all
+        guarantees hold simultaneously.
+    drawn (bool): Calibrate on docs that `draw` drew from new texts; all of them are required. The
+        guarantee then applies to these texts, on average over drawings, and replaces a guarantee
+        that doesn't hold for them.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
+        file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the guarantee.
     RETURNS (Guarantee): The guarantee, its thresholds, and the other limits that can be guaranteed.
-    RAISES (ValueError): If the component is missing, a term is out of its range, the docs are
-        training docs or don't match `drawn`, no docs with entities are left, none of their labels
-        is known, or the limit can't be guaranteed for any part.
+    RAISES (ValueError): If the component is missing, a term is out of range, the docs are training
+        docs or don't match `drawn`, no docs with entities remain, none of their labels is known, or
+        the limit can't be guaranteed for any part.
     """
-    # Only misses, whose share rises with the threshold, can be limited without a confidence.
+    # Without a confidence, only the miss rate can be limited, because it rises with the threshold.
     if miss is None and confidence is None:
         confidence = 0.95
     terms = Terms(
@@ -117,8 +120,7 @@ def guarantee(
         per_label=per_label,
         by_group=by_group,
     )
-    # A guarantee with a confidence doesn't hold for docs that were drawn with unequal
-    # probabilities.
+    # A guarantee with a confidence isn't valid for docs that were drawn with unequal probabilities.
     if drawn and terms.confidence is not None:
         raise ValueError(
             "drawn: expected a miss rate without a confidence, got a confidence of "
@@ -144,9 +146,10 @@ def guarantee(
     kept_promise = None
     if drawn:
         drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used_examples]
-        # Docs that were likely to be drawn have lower weights, as they stand for fewer texts.
+        # Docs with a high probability of being drawn get a low weight, because they represent fewer
+        # texts.
         doc_weights = conformal_weights(drawings)
-        # The guarantee that the pipeline has now, before it is replaced
+        # Measure the current guarantee before it is replaced.
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
     scored_spans = score_spans(nlp, ner, used_examples, terms)
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
@@ -168,7 +171,7 @@ def guarantee(
 
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
-    ner.meta = nlp.meta  # The component also writes its guarantee to this dictionary.
+    ner.meta = nlp.meta  # `set_guarantee` also writes the guarantee to this dictionary.
     earlier_promise = ner.guarantee
     ner.set_guarantee(promise)
     keep_calibration_scores(ner, used_examples, scored_spans.entropies, source, doc_weights)
@@ -182,34 +185,34 @@ def keep_calibration_scores(
     source: str,
     doc_weights: Floats1d | None,
 ) -> None:
-    """Keep the scores of calibration docs in a component, to detect a shift of new docs.
+    """Store the scores of the calibration docs in a component, to detect a shift in new docs.
 
     ner (CostSensitiveNER): The component.
     examples (Sequence[Example]): The D calibration docs.
-    entropies (Floats1d): Their scores. Shape: (D,)
+    entropies (Floats1d): The score of each doc. Shape: (D,)
     source (str): The name of the docs.
-    doc_weights (Floats1d | None): The weights of docs that `draw` drew: see `conformal_weights`.
-        Shape: (D,)
+    doc_weights (Floats1d | None): The weights of docs that were drawn by `draw`: see
+        `conformal_weights`. Shape: (D,)
     """
-    kept = numpy.arange(len(examples))  # the indices of the docs whose scores are kept
+    kept = numpy.arange(len(examples))  # the docs whose scores are stored
     if doc_weights is not None:
         kept = draw_uniformly(doc_weights)
     docs = [examples[i].reference for i in kept.tolist()]
-    # Not approximate: unlike in `calibrate`, the temperature wasn't fitted on these docs.
+    # The scores aren't approximate: unlike in `calibrate`, the temperature wasn't fitted on these
+    # docs.
     ner.set_shift(docs, entropies[kept], source, approximate=False)
 
 
 def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[str, Thresholds]:
-    """Collect the thresholds of each group of docs, keyed by its name. A group is left out if the
-    limit can't be guaranteed for it or, if each label has its own threshold, for any of its
-    labels."""
+    """Collect the thresholds of each group of docs, keyed by group name. A group is omitted if the
+    limit can't be guaranteed for it or, with `per_label`, for any of its labels."""
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # `Thresholds.threshold` is for labels for which the limit can't be guaranteed. It is 1,
-            # so that as few of their spans as possible are in the set.
+            # `Thresholds.threshold` applies to labels whose limit can't be guaranteed. It is 1, so
+            # that the set contains as few of their spans as possible.
             if part.group not in thresholds_of_groups:
                 thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
             thresholds_of_groups[part.group].labels[part.label] = part.threshold
@@ -221,8 +224,9 @@ def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[
 
 
 def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
-    """The error message if the limit can't be guaranteed for any part: for each part the limit that
-    can be guaranteed, and the number of docs that the limit of the terms takes."""
+    """Create the error message for a limit that can't be guaranteed for any part. For each part, it
+    reports the lowest limit that can be guaranteed and the number of docs needed for the requested
+    limit."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be guaranteed, got {limit}"]

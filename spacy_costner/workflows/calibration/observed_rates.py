@@ -1,4 +1,4 @@
-"""Compare the guaranteed miss rate with the miss rate that is observed on other annotated docs."""
+"""Compare guaranteed miss rates with the miss rates observed on other annotated docs."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from .scored_spans import ScoredSpans, score_spans
 
 
 class KeptPromise(NamedTuple):
-    """The miss rate of an earlier guarantee on the texts that docs were drawn from.
+    """The miss rate of an earlier guarantee, estimated for the texts that docs were drawn from.
 
-    limit (float): The highest miss rate that was guaranteed.
-    miss_rate (Interval): The estimate of the miss rate, with its 95 % interval.
-    n_drawings_with_miss (int): The number of drawings of a doc with a missed entity.
+    limit (float): The highest guaranteed miss rate.
+    miss_rate (Interval): The estimated miss rate with its 95 % interval.
+    n_drawings_with_miss (int): The number of drawings of docs with a missed entity.
     """
 
     limit: float
@@ -33,7 +33,8 @@ class KeptPromise(NamedTuple):
     n_drawings_with_miss: int
 
     def as_text(self) -> str:
-        """The miss rate as a sentence, with its interval if enough drawn docs have a miss."""
+        """Describe the miss rate in a sentence, with its interval if enough drawn docs have a
+        miss."""
         value, low, high = self.miss_rate
         interval = f"95 % interval {low:.3g} to {high:.3g}"
         if self.n_drawings_with_miss < MIN_OF_EACH:
@@ -47,10 +48,10 @@ class KeptPromise(NamedTuple):
 
 
 class ObservedMissRate(NamedTuple):
-    """A limit that can be guaranteed, and the miss rate that was observed with its thresholds.
+    """A limit that can be guaranteed, and the miss rate observed with its thresholds.
 
-    limit (float): The highest miss rate that can be guaranteed.
-    miss_rate (float): The miss rate that was observed.
+    limit (float): The highest guaranteed miss rate.
+    miss_rate (float): The observed miss rate.
     spans (float): The number of spans in the set per annotated entity.
     """
 
@@ -65,36 +66,36 @@ def measure_promise(
     drawn_examples: Sequence[Example],
     drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
-    """Estimate the miss rate of a component's present guarantee on the texts that docs were drawn
-    from: the mean miss rate of the texts with entities.
+    """Estimate the miss rate of a component's current guarantee for the texts that docs were drawn
+    from. It is the mean miss rate of the texts with entities.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` with the guarantee.
-    drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
-    drawings (Sequence[Drawing]): How each of them was drawn, and how often.
+    drawn_examples (Sequence[Example]): The annotated docs, without repetitions of docs that were
+        drawn several times.
+    drawings (Sequence[Drawing]): The drawing of each doc, with the number of times it was drawn.
     RETURNS (KeptPromise | None): The guaranteed and the estimated miss rate. None if the component
-        guarantees no miss rate, or one for each label or group.
+        has no guaranteed miss rate, or if the guarantee is per label or per group.
     """
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
     scored_spans = score_spans(nlp, ner, drawn_examples, terms=promise)
-    # The set misses an entity if the highest threshold that finds the entity is lower than the
-    # threshold of the guarantee.
-    all_docs = ""  # the key of the only group, as the guarantee isn't by group
+    # An entity is missed if the highest threshold that finds it is below the guaranteed threshold.
+    all_docs = ""  # the key of the only group: the guarantee isn't per group
     is_missed = scored_spans.gold["score"] < promise.groups[all_docs].threshold
     n_docs = len(drawn_examples)
     n_entities = numpy.bincount(scored_spans.gold["doc"], minlength=n_docs)
     n_missed = numpy.bincount(scored_spans.gold["doc"], weights=is_missed, minlength=n_docs)
     miss_rates = n_missed / numpy.maximum(n_entities, 1)  # shape: (docs,)
     if promise.by == "any":
-        # The miss rate of a doc is 1 if any of its entities is missed.
+        # A doc has a miss rate of 1 if any of its entities is missed.
         miss_rates = numpy.ceil(miss_rates)
     has_entities = (n_entities > 0).astype("float64")
 
-    # The sum of the miss rates of all texts, divided by the number of texts with entities. A doc
-    # that was drawn twice counts twice. A `Count` also has the numbers that the model expects,
-    # which can make the interval narrower. They aren't computed here: all are 0.
+    # Divide the sum of the miss rates of all texts by the number of texts with entities. A doc that
+    # was drawn twice counts twice. The expected values of a `Count` could make the interval
+    # narrower, but they aren't computed here, so they are all 0.
     times = [drawing.times for drawing in drawings]
     drawn_miss_rates = numpy.repeat(miss_rates, times)
     drawn_has_entities = numpy.repeat(has_entities, times)
@@ -107,22 +108,22 @@ def measure_promise(
 
 
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[ObservedMissRate]:
-    """Compare the guarantee of a component with the miss rate of its sets on other annotated docs.
+    """Compare a component's guarantee with the miss rate of its sets on other annotated docs.
 
     nlp (Language): The pipeline.
-    name (str): Name of the component.
-    examples (Iterable[Example]): Annotated docs, not the calibration docs.
-    RETURNS (list[ObservedMissRate]): The miss rate of the sets for each limit whose thresholds were
-        saved for all groups, ascending. Docs of other groups don't count. Empty if the component
-        guarantees no miss rate, or one for each label, or if no docs with entities count: see
-        `leave_out_unusable`.
+    name (str): The name of the component.
+    examples (Iterable[Example]): Annotated docs other than the calibration docs.
+    RETURNS (list[ObservedMissRate]): The miss rate for each limit whose thresholds were saved for
+        all groups, in ascending order of the limits. Docs of other groups are ignored. Empty if the
+        component has no guaranteed miss rate, if the guarantee is per label, or if no usable doc
+        has entities: see `leave_out_unusable`.
     RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
     if promise is None or not promise.limits_misses or promise.per_label:
         return []
-    # The thresholds of each group, keyed by their limits
+    # The thresholds of each group, keyed by limit
     levels_of_groups: dict[str | None, dict[float, float]] = {}
     for name_of_group, thresholds in promise.groups.items():
         levels_of_groups[name_of_group] = {limit: level for limit, level in thresholds.levels}
@@ -140,7 +141,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     limits_of_all_groups = set.intersection(*map(set, levels_of_groups.values()))
     observed: list[ObservedMissRate] = []
     for limit in sorted(limits_of_all_groups):
-        # Each doc has the threshold of its group. Shape: (docs,)
+        # Use the threshold of the group for each doc. Shape: (docs,)
         doc_thresholds = numpy.asarray([levels_of_groups[group][limit] for group in groups])
         observed.append(observe_limit(scored, limit, doc_thresholds, by=promise.by))
     return observed
@@ -149,12 +150,12 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
 def observe_limit(
     scored: ScoredSpans, limit: float, doc_thresholds: Floats1d, *, by: str
 ) -> ObservedMissRate:
-    """Measure the miss rate of the sets that a limit gives: the spans whose scores are at least the
-    threshold of their doc. `by` says whether misses are counted by entity or by doc. Shape of the
-    thresholds: (docs,)"""
+    """Measure the miss rate of the sets at a given limit. The set of a doc contains the spans whose
+    scores are at least the threshold of the doc. `by` determines whether misses are counted per
+    entity or per doc. Shape of the thresholds: (docs,)"""
     spans, gold = scored.spans, scored.gold
-    # `miss_losses` needs one threshold for all docs. It is 1 if the scores of each doc are divided
-    # by the threshold of the doc.
+    # `Losses.mean` applies the same threshold to all docs. Dividing the scores of each doc by the
+    # doc's threshold makes this common threshold 1.
     relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
     losses = conformal.miss_losses(relative_scores, gold["doc"], by=by)
     (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()

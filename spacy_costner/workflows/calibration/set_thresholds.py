@@ -1,7 +1,7 @@
-"""Choose the threshold of the set of spans for each part of the docs, so that the set satisfies a
-limit: a highest miss rate, or a highest share of false alarms.
+"""Choose the threshold for each part of the docs, so that the sets of spans satisfy a limit: a
+maximum miss rate or a maximum share of false alarms.
 
-A part is a group of docs, a label, or a label in a group. The methods are in
+A part is a group of docs, a label, or a label within a group. The methods are implemented in
 `metrics/conformal.py`.
 """
 
@@ -22,41 +22,41 @@ from ...pipeline.promises import Terms
 from .scored_spans import ScoredSpans
 
 MIN_THRESHOLD = 1e-6
-"""The lowest threshold that is chosen. The set then has all spans with a score."""
+"""The lowest threshold that can be chosen. The set then contains all spans with a score."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The limits whose thresholds are saved with a guarantee, in addition to its own limit, unless it
-is a guarantee for each label. `report` plots them."""
+"""The limits whose thresholds are saved with a guarantee, in addition to the guaranteed limit,
+unless the guarantee is per label. `report` plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
 ).round(4)
-"""The thresholds that are tested for false alarms, from 0.999 down to 0.01. Above 0.5 their
-distance from 1 is on a logarithmic scale, as small changes matter near 1."""
+"""The thresholds tested for false alarms, from 0.999 down to 0.01. Above 0.5, their distance from 1
+is on a logarithmic scale, because small changes matter near 1."""
 
 STEPS_OF_LIMITS = 10_000
 """The lowest limit that can be guaranteed is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
 
 FindThreshold = Callable[[float], float | None]
-"""Maps a limit to the threshold that keeps it, or to None if no threshold does."""
+"""Function that maps a limit to a threshold that satisfies it, or to None if no threshold does."""
 
 
 class PartThreshold(NamedTuple):
     """The threshold of a part, and the limits that can be guaranteed for it.
 
-    group (str): The name of the group. Empty if the guarantee has no groups.
-    label (str): The label. Empty if the part has all labels.
-    docs (int): The number of docs that count.
+    group (str): The name of the group. Empty if the guarantee isn't by group.
+    label (str): The label. Empty if the part includes all labels.
+    docs (int): The number of docs taken into account.
     entities (int): The number of annotated entities.
-    threshold (float | None): The lowest score of a span in the set. None if the limit can't be
+    threshold (float | None): The minimum score of spans in the set. None if the limit can't be
         guaranteed.
     reachable (float | None): The lowest limit that can be guaranteed with these docs. None if no
-        limit below 1 can be.
-    docs_needed (int | None): The number of docs with which the limit could be guaranteed. None if
-        no number is enough.
+        limit below 1 can be guaranteed.
+    docs_needed (int | None): The number of docs needed to guarantee the limit. None if no number is
+        enough.
     spans (float): The number of spans in the set per annotated entity.
-    levels (list[list[float]]): [limit, threshold] of the limit of the guarantee and of `LEVELS`,
-        ascending, without limits that can't be guaranteed.
+    levels (list[list[float]]): Pairs of [limit, threshold] for the guaranteed limit and `LEVELS`,
+        in ascending order. Limits that can't be guaranteed are omitted.
     """
 
     group: str
@@ -71,14 +71,14 @@ class PartThreshold(NamedTuple):
 
 
 class Risk(NamedTuple):
-    """The risk of the sets of calibration docs: the share of misses, or of false alarms.
+    """The risk of the sets of calibration docs: the share of misses or of false alarms.
 
-    n_docs (int): The number of docs that count.
-    weight (float): The sum of the weights of these docs. Without weights it is `n_docs`.
-    lowest (float): The lowest risk of any threshold. For false alarms it is the risk of the first
-        threshold that is tested, as no threshold can be chosen if that one fails.
+    n_docs (int): The number of docs taken into account.
+    weight (float): The sum of the weights of these docs, or `n_docs` if they have no weights.
+    lowest (float): The lowest risk of any threshold. For false alarms, it is the risk of the first
+        tested threshold, because no threshold can be chosen if the first one fails.
     is_binary (bool): Whether the risk of each doc is 0 or 1.
-    find_threshold (FindThreshold): Finds the threshold that keeps a limit.
+    find_threshold (FindThreshold): Function that finds a threshold for a limit.
     """
 
     n_docs: int
@@ -102,14 +102,15 @@ def find_parts(
     scored (ScoredSpans): The spans and the annotated entities of all docs: see `score_spans`.
     examples (Sequence[Example]): The D calibration docs.
     terms (Terms): The terms of the guarantee.
-    doc_weights (Floats1d | None): The weights of drawn docs: see `conformal_weights`. None: all
+    doc_weights (Floats1d | None): The weights of drawn docs: see `conformal_weights`. If None, all
         docs have the same weight. Shape: (D,)
-    RETURNS (list[PartThreshold]): The parts, by group and label. Parts of which the limit can't be
-        guaranteed have no threshold.
+    RETURNS (list[PartThreshold]): The parts, ordered by group and label. The threshold of a part is
+        None if the limit can't be guaranteed.
     """
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
-    # Otherwise a part has all labels. An empty string stands for all labels, and for all docs.
+    # If the terms aren't per label, an empty string represents all labels. Likewise, an empty group
+    # represents all docs.
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
@@ -141,28 +142,29 @@ def find_part(
     terms: Terms,
     doc_weights: Floats1d | None = None,
 ) -> PartThreshold:
-    """Choose the threshold of one of `n_parts` parts. Its group has `n_docs` docs; `spans` and
-    `gold` have its rows of `ScoredSpans`. The names of group and label are left empty. Shape of the
-    weights: (D,)"""
-    # The highest probability that the guarantee of this part fails. It is divided among the parts,
-    # so that all guarantees hold together with the confidence of the terms (Bonferroni).
+    """Choose the threshold of one of `n_parts` parts. `n_docs` is the number of docs in its group.
+    `spans` and `gold` are the rows of `ScoredSpans` for the part. The group and label are left
+    empty. Shape of the weights: (D,)"""
+    # The maximum probability that the guarantee of this part fails. It is divided by the number of
+    # parts, so that all guarantees hold simultaneously with the required confidence (Bonferroni
+    # correction).
     delta: float | None = None
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
     if terms.limits_misses:
         risk = miss_risk(gold, terms, delta, doc_weights)
     else:
-        assert delta is not None  # `guarantee` gives such terms a confidence
+        assert delta is not None  # `guarantee` sets a confidence for false alarms
         risk = alarm_risk(spans, n_docs, delta)
 
     threshold = risk.find_threshold(terms.limit)
-    # The thresholds of other limits are saved, too: `observe` tries them on other docs.
+    # Also save the thresholds of other limits, which `observe` evaluates on other docs.
     levels: list[list[float]] = []
     for limit in sorted({*LEVELS, terms.limit}):
         threshold_of_limit = risk.find_threshold(limit)
         if threshold_of_limit is not None:
             levels.append([limit, threshold_of_limit])
-    # Without a threshold the set has only spans with an infinite score: see `add_predicted`.
+    # Without a threshold, the set only contains spans with an infinite score: see `add_predicted`.
     least_score = numpy.inf if threshold is None else threshold
     is_in_set = spans["score"] >= least_score
     n_in_set = float(is_in_set.sum())
@@ -171,12 +173,13 @@ def find_part(
         risk.lowest, terms.limit, delta=delta, binary=risk.is_binary
     )
     if doc_weights is not None:
-        # Both numbers are estimates for all texts: each span counts with the weight of its doc.
+        # Estimate both numbers for all texts by weighting each span with the weight of its doc.
         n_in_set = float(doc_weights[spans["doc"][is_in_set]].sum())
         n_entities = float(doc_weights[gold["doc"]].sum())
         if docs_needed is not None and risk.n_docs > 0:
-            # `docs_needed` gives a sum of weights. Divide it by the mean weight of a doc. If no doc
-            # counts, the mean is unknown, and the weight of a doc is taken to be 1.
+            # `conformal.docs_needed` returns a sum of weights. Divide it by the mean weight of a
+            # doc to get a number of docs. If no doc counts, the mean is unknown and assumed to be
+            # 1.
             docs_needed = math.ceil(docs_needed * risk.n_docs / risk.weight)
     return PartThreshold(
         group="",
@@ -186,7 +189,7 @@ def find_part(
         threshold=threshold,
         reachable=find_reachable(risk.find_threshold),
         docs_needed=docs_needed,
-        spans=n_in_set / (n_entities or 1.0),  # without entities: the number of spans
+        spans=n_in_set / (n_entities or 1.0),  # avoid division by 0
         levels=levels,
     )
 
@@ -194,11 +197,12 @@ def find_part(
 def miss_risk(
     gold: ArrayXd, terms: Terms, delta: float | None, doc_weights: Floats1d | None
 ) -> Risk:
-    """The share of annotated entities that sets miss, or of docs with a missed entity, depending on
-    `terms.by`. Docs without entities don't count. `delta` is the highest probability that the
-    guarantee fails; without it the guarantee holds on average. Shape of the weights: (D,)"""
+    """Compute the risk of missing entities: the share of entities that are missed, or the share of
+    docs with a missed entity, depending on `terms.by`. Docs without entities don't count. `delta`
+    is the maximum probability that the guarantee fails; if None, the guarantee holds on average.
+    Shape of the weights: (D,)"""
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
-    # The larger the set, the fewer entities it misses: the lowest threshold has the lowest risk.
+    # Larger sets miss fewer entities, so the lowest threshold has the lowest risk.
     (lowest_risk,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
     n_docs = len(numpy.unique(gold["doc"]))
@@ -212,15 +216,16 @@ def miss_risk(
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """The share of spans in the sets of `n_docs` docs that are false alarms. `delta` is the highest
-    probability that the guarantee fails."""
+    """Compute the risk of false alarms: the share of wrong spans in the sets of `n_docs` docs.
+    `delta` is the maximum probability that the guarantee fails."""
     is_wrong = ~spans["found"]
     risks = conformal.false_alarm_risk(
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
-    # Each doc has the weight 1, so the sum of weights is the number of docs. Thresholds are tested
-    # from the highest down. If the first fails, none can be chosen: its risk is the lowest.
+    # Each doc has a weight of 1, so the sum of weights is the number of docs. Thresholds are tested
+    # in descending order, and none can be chosen if the first one fails. So the lowest risk is the
+    # risk of the first threshold.
     return Risk(
         n_docs=n_docs,
         weight=n_docs,
@@ -233,27 +238,28 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
 def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
-    """Find the highest threshold with which a miss rate of at most the limit can be guaranteed,
-    rounded down to four significant digits. Returns None if sets miss too much even with the lowest
-    threshold. See `miss_risk` for `delta`."""
+    """Find the highest threshold that guarantees a miss rate of at most the limit, rounded down to
+    four significant digits. Returns None if even the lowest threshold misses too many entities. For
+    `delta`, see `miss_risk`."""
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
-    # It is rounded down, as the score of the same span may be slightly lower in another batch:
-    # 0.012349 becomes 0.01234. The number of digits before the point is 0 for 0.12, -1 for 0.012.
+    # Round down, because the score of the same span may be slightly lower in another batch:
+    # 0.012349 becomes 0.01234. The number of digits before the decimal point is 0 for 0.12 and -1
+    # for 0.012.
     n_before_point = math.floor(math.log10(threshold)) + 1
     scale = 10.0 ** (4 - n_before_point)
     rounded_down = math.floor(threshold * scale) / scale
-    # Rounding errors of the product may make it lower than `MIN_THRESHOLD`. Formatting removes what
-    # the division leaves after the fourth digit.
+    # Rounding errors can push the result below `MIN_THRESHOLD` or add further digits, so clip it
+    # and format it with four digits.
     return float(f"{max(rounded_down, MIN_THRESHOLD):.4g}")
 
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
-    """Find the lowest threshold with which a share of false alarms of at most the limit can be
-    guaranteed. `ALARM_THRESHOLDS` are tested from the highest down, and the last one before the
-    first failure is chosen (fixed sequence testing). Returns None if the highest one fails. Shape
-    of the risks: (thresholds,)"""
+    """Find the lowest threshold that guarantees a share of false alarms of at most the limit. Tests
+    `ALARM_THRESHOLDS` in descending order and selects the last one before the first failure (fixed
+    sequence testing). Returns None if the highest threshold fails. Shape of the risks:
+    (thresholds,)"""
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
     if n_passed == 0:
@@ -263,10 +269,10 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
     """Find the lowest limit that can be guaranteed, rounded up to a multiple of 1 /
-    `STEPS_OF_LIMITS`. Returns None if no limit below 1 can be guaranteed. If a limit can be, so can
-    each higher one."""
-    # Bisection: the limit lies between `low`, which can't be guaranteed, and `high`, which can be
-    # guaranteed unless it is still 1.
+    `STEPS_OF_LIMITS`. Returns None if no limit below 1 can be guaranteed. If a limit can be
+    guaranteed, so can all higher limits."""
+    # Bisect between `low`, which can't be guaranteed, and `high`, which can be guaranteed unless it
+    # is still 1.
     low = 0.0
     high = 1.0
     while high - low > 1 / STEPS_OF_LIMITS:

@@ -1,9 +1,9 @@
-"""Calibrate confidences by a temperature, fitted on development docs.
+"""Calibrate confidences with a temperature fitted on development docs.
 
-Scores are divided by the temperature before probabilities are computed from them. The best
-temperature is that with the lowest log loss of the entities that a model predicts: it makes correct
-entities probable and wrong ones improbable. There may be one temperature for all labels, the
-overall one, and another for each label. Their logarithms are found by L-BFGS.
+Scores are divided by the temperature before they are converted to probabilities. The best
+temperature minimises the log loss of the predicted entities, so that correct entities get high
+probabilities and wrong entities get low ones. There is one overall temperature and, optionally, a
+separate temperature for each label. Their logarithms are optimised with L-BFGS.
 """
 
 import warnings
@@ -37,18 +37,18 @@ from ..evaluation.predictions import (
 from ..evaluation.valid_data import find_faults
 
 MAX_STEPS = 200
-"""The number of steps after which minimisation gives up."""
+"""The maximum number of minimisation steps."""
 
 PRECISION = 1e-4
-"""Minimisation ends when all derivatives are smaller, in nats for a unit of the logarithm of a
-temperature."""
+"""Minimisation ends when the absolute value of each derivative is smaller than this, in nats per
+unit of the logarithm of a temperature."""
 
 MAX_LOG = float(numpy.log(100))
-"""The highest logarithm of a temperature. The lowest is minus this. Without limits, the best
+"""The maximum logarithm of a temperature. The minimum is -MAX_LOG. Without bounds, the best
 temperature would be infinite if all predictions are wrong, and 0 if all are correct."""
 
 MIN_LIKELIHOOD = 1e-12
-"""Lower likelihoods count as this one, as the logarithm of 0 is infinite."""
+"""Likelihoods are clipped to this minimum, because the logarithm of 0 is infinite."""
 
 
 class Calibration(NamedTuple):
@@ -74,8 +74,8 @@ class Calibration(NamedTuple):
     notes: Sequence[str] = ()
 
     def as_text(self) -> str:
-        """The temperature as text, and how the calibration error changes. If the error rises, the
-        log loss follows, as confidences are better nevertheless."""
+        """Describe the temperature and the change in calibration error. If the error increases,
+        also report the change in log loss, which is the quantity that the temperature minimises."""
         lines = [
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
@@ -90,11 +90,11 @@ class Calibration(NamedTuple):
 
 
 class JudgedEntities(NamedTuple):
-    """The entities that a model predicts for docs, and whether they are correct.
+    """The entities predicted by a model, and whether they are correct.
 
     posterior (Posterior): The posterior of the docs.
     entities (Entities): The E predicted entities.
-    is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
+    is_correct (Array1d): Whether each predicted entity matches an annotated entity. Shape: (E,)
     """
 
     posterior: Posterior
@@ -111,17 +111,17 @@ def calibrate(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit the temperature of a component on development docs, and set it. From then on the
-    component writes the confidences of its entities. A guarantee of the component is dropped, with
-    a warning.
+    """Fit the temperature of a component on development docs. Afterwards, the component divides its
+    scores by this temperature and writes the confidences of its entities. If the component has a
+    guarantee, it is dropped with a warning.
 
-    nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
-        don't change. Its config and the scores in its meta are updated.
+    nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding don't
+        change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
     per_label (bool): Fit a temperature for each label.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
+        file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If the component is missing, the docs have no annotation or none of its
@@ -131,9 +131,9 @@ def calibrate(
     examples = list(examples)
     faults = find_faults(nlp, ner, examples, source)
     predictions = predict_dev(nlp, ner, examples)
-    # The pipeline records how these docs were read, so that `watch` reads docs in the same way.
+    # Record how these docs were read, so that `watch` reads docs in the same way.
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    # One model has predicted all docs, so there is one set of predictions.
+    # All docs were predicted by the same model, so there is a single set of predictions.
     calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
     tempered = predictions.with_temperature(calibration.temperature)
     scores = evaluate_dev(nlp, ner, tempered)
@@ -150,19 +150,20 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit the temperature of a component on predictions, and set it. A guarantee of the component
-    is dropped. The scores of the docs are saved: `watch` compares other docs with them.
+    """Fit the temperature of a component on existing predictions, and update the component. If it
+    has a guarantee, the guarantee is dropped. The scores of the docs are saved, so that `watch` can
+    compare other docs with them.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
         predictions of the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component to calibrate.
-    source (str): The name of the docs in the state of the component.
-    per_label (bool): Fit a temperature for each label.
+    source (str): The name of the docs, saved with the component.
+    per_label (bool): Whether to fit a temperature for each label.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
-    # The predicted entities of each set of predictions, and whether each of them is correct
+    # The predicted entities of each set of predictions, with their correctness
     judged_sets = [predict_best(dev) for dev in predictions]
     is_correct = numpy.concatenate([judged.is_correct for judged in judged_sets])
     if not len(is_correct):
@@ -177,13 +178,14 @@ def calibrate_on(
     probs_before_of_sets: list[Floats1d] = []
     probs_of_sets: list[Floats1d] = []
     for dev, judged in zip(predictions, judged_sets):
-        # The same entities have other probabilities at the new temperature.
+        # Compute the probabilities of the same entities at the new temperature.
         tempered = dev.with_temperature(temperature)
         docs += [eg.reference for eg in dev.examples]
         entropies_of_sets.append(tempered.entropies())
         probs_before_of_sets.append(dev.posterior.entity_probs(judged.entities))
         probs_of_sets.append(tempered.posterior.entity_probs(judged.entities))
-    # Approximate: the temperature was fitted on these docs, so it fits them better than other docs.
+    # The scores are approximate: the temperature was fitted on these docs, so it fits them better
+    # than other docs.
     ner.set_shift(docs, numpy.concatenate(entropies_of_sets), source, approximate=True)
     probs_before = numpy.concatenate(probs_before_of_sets)
     probs = numpy.concatenate(probs_of_sets)
@@ -199,22 +201,22 @@ def calibrate_on(
 
 
 def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
-    """The mean log loss of predicted entities, in nats. Shapes: (E,)"""
-    # The likelihood of what is true: that the entity is right, or that it is wrong
+    """Compute the mean log loss of predicted entities, in nats. Shapes: (E,)"""
+    # The likelihood of the actual outcome: the entity is correct or wrong
     likelihood = numpy.where(is_correct, probs, 1 - probs)
     log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
     return -float(log_likelihood.mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Write a note for each temperature at the edge of its range, as the docs don't determine its
-    best value."""
+    """Create a note for each temperature at the edge of its range. The docs don't determine the
+    best value of such a temperature."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         value_of_name[f"temperature of {label}"] = value
     notes = []
     for name, value in value_of_name.items():
-        # Not `==`: the logarithm of `value` may be rounded.
+        # Use `isclose` because of rounding errors in the logarithm.
         if numpy.isclose(abs(numpy.log(value)), MAX_LOG):
             notes.append(
                 f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
@@ -224,36 +226,38 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 
 def predict_best(dev: DevPredictions) -> JudgedEntities:
-    """Find the entities of the best path of each doc, and whether they are annotated. They are the
-    same at every temperature, as Viterbi decoding takes the undivided scores.
+    """Decode the best path of each doc, and check which of its entities are annotated. The entities
+    are the same at every temperature, because Viterbi decoding uses the scores before they are
+    divided by the temperature.
 
     dev (DevPredictions): The docs with their posterior.
-    RETURNS (JudgedEntities): The entities, and whether each is annotated.
+    RETURNS (JudgedEntities): The predicted entities and their correctness.
     """
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
 
 
 def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -> Temperature:
-    """Find the temperature with the lowest log loss of predicted entities. A penalty keeps the
-    temperature T_l of each label near the overall one, T:
+    """Find the temperature that minimises the log loss of predicted entities. A penalty keeps the
+    temperature T_l of each label close to the overall temperature T:
 
         min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
 
     judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
         the same labels.
-    per_label (bool): Fit a temperature for each label.
-    RETURNS (Temperature): The overall temperature and, with `per_label`, one for each label.
+    per_label (bool): Whether to fit a temperature for each label.
+    RETURNS (Temperature): The overall temperature and, with `per_label`, the temperature of each
+        label.
     """
     labels = judged_sets[0].posterior.tags.labels
-    # Near the minimum, differences of the loss are too small for float32.
+    # Near the minimum, differences in the loss are too small for float32.
     exact_sets: list[JudgedEntities] = []
     for judged in judged_sets:
         exact_sets.append(judged._replace(posterior=in_float64(judged.posterior)))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the objective and its gradient for the logarithms of temperatures: log T alone,
-        or log T, log T_1, ..., log T_L. Shape: (1,) or (1 + L,)"""
+        """Compute the objective and its gradient for the logarithms of the temperatures: only log
+        T, or log T, log T_1, ..., log T_L. Shape: (1,) or (1 + L,)"""
         temperature = make_temperature(logs, labels)
         loss = 0.0
         gradient = numpy.zeros(len(labels) + 1)
@@ -263,52 +267,53 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
             loss += loss_of_set
             gradient += gradient_of_set
         if len(logs) == 1:
-            # All labels have the overall temperature, so it gets the sum of all derivatives.
+            # All labels share the overall temperature, so its derivative is the sum of all
+            # derivatives.
             return loss, gradient.sum(keepdims=True)
-        # Add the penalty, and its gradient. log(T_l / T) is a difference of logarithms.
+        # Add the penalty and its gradient. log(T_l / T) is a difference of logarithms.
         difference = logs[1:] - logs[0]
         loss += float(difference @ difference)
         gradient[0] -= 2 * difference.sum()
         gradient[1:] += 2 * difference
         return loss, gradient
 
-    logs = minimise_within_limits(evaluate, start=numpy.zeros(1))  # from T = 1
+    logs = minimise_within_limits(evaluate, start=numpy.zeros(1))  # start from T = 1
     if per_label:
-        # All temperatures start from the best overall one.
+        # Start from the best overall temperature for each label.
         logs = minimise_within_limits(evaluate, start=numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 
 
 def in_float64(posterior: Posterior) -> Posterior:
-    """Make the same posterior with scores in float64, in the memory of the CPU."""
+    """Convert the scores of a posterior to float64, in CPU memory."""
     scores = map_scores(lambda array: to_numpy(array).astype("float64"), posterior.scores)
     return replace(posterior, scores=scores)
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """Make a temperature from the logarithm of the overall temperature, alone or followed by the
-    logarithm for each label. Shape: (1,) or (1 + labels,)"""
+    """Create a temperature from the logarithm of the overall temperature, optionally followed by
+    the logarithm for each label. Shape: (1,) or (1 + labels,)"""
     overall, *by_label = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, by_label)))
 
 
 def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     """Compute the log loss of predicted entities, and its derivatives with respect to the
-    logarithms of temperatures.
+    logarithms of the temperatures.
 
         d loss / d log T = - sum_s (s / T) d loss / d (s / T)
 
-    The sum is over all scores s that have the temperature T. The potentials of the posterior are
-    already divided by it: they are s / T. The first derivative is for the overall temperature.
-    Shape: (1 + labels,)"""
+    The sum runs over all scores s with temperature T. The potentials of the posterior are already
+    divided by the temperature, so they equal s / T. The first derivative is for the overall
+    temperature. Shape: (1 + labels,)"""
     posterior, entities, is_correct = judged
-    # In a path, an entity may stand as several spans: with whitespace after it, or without. The
+    # An entity can correspond to several spans in a path, with or without trailing whitespace. The
     # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)
     log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
     span_probs = numpy.exp(log_probs)
     probs = numpy.bincount(entity_of_span, weights=span_probs, minlength=len(is_correct))
     likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), MIN_LIKELIHOOD)
-    # The loss is -log p for a correct entity, and -log(1 - p) for a wrong one.
+    # The loss is -log p for a correct entity and -log(1 - p) for a wrong one.
     d_probs = numpy.where(is_correct, -1, 1) / likelihood
     d_log_probs = d_probs[entity_of_span] * span_probs
     d_potentials = backprop(d_log_probs)
@@ -318,20 +323,20 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
 
 
 def derivatives_of_logs(posterior: Posterior, d_potentials: Potentials) -> Floats1d:
-    """Compute the derivatives with respect to the logarithms of temperatures from the derivatives
-    with respect to the potentials: see `find_loss`. Shape: (1 + labels,)"""
+    """Convert derivatives with respect to the potentials to derivatives with respect to the
+    logarithms of the temperatures: see `find_loss`. Shape: (1 + labels,)"""
     tags = posterior.tags
-    # Multiply each score by its derivative. A forbidden transition has the score -inf and the
-    # derivative 0: its product is 0, too.
+    # Multiply each score by its derivative. Forbidden transitions have a score of -inf and a
+    # derivative of 0, so their product is set to 0.
     products = []
     for name in ("emissions", "transitions", "start", "end"):
         scores = getattr(posterior.potentials, name)
         finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
         products.append(finite_scores * getattr(d_potentials, name))
     emission_products, *other_products = products  # shape of the first: (N, K)
-    # The emissions of a tag have the temperature of its label. The label of O is -1, and 1 is added
-    # to labels here: at index 0 is the overall temperature, which O has, and transitions, start and
-    # end have, too.
+    # The emissions of a tag use the temperature of its label. Label indices are shifted by 1,
+    # because the label of O is -1. Index 0 is the overall temperature, which applies to O and to
+    # the transition, start and end scores.
     sums = numpy.bincount(
         tags.label_of + 1, weights=emission_products.sum(axis=0), minlength=len(tags.labels) + 1
     )
@@ -345,26 +350,27 @@ def minimise_within_limits(
     *,
     name: str = "temperature",
 ) -> Floats1d:
-    """Minimise a smooth function of the logarithms of temperatures or weights, by L-BFGS: see
-    `training.lbfgs`. The logarithms stay between -`MAX_LOG` and `MAX_LOG`. There is a warning if a
-    derivative is above `PRECISION` at the end, unless its logarithm is held at a limit.
+    """Minimise a smooth function of the logarithms of temperatures or weights with L-BFGS: see
+    `training.lbfgs`. The logarithms are limited to the range from -`MAX_LOG` to `MAX_LOG`. If the
+    absolute value of a derivative exceeds `PRECISION` at the end, a warning is issued, unless the
+    logarithm is held at a limit.
 
-    function (Callable): Takes logarithms to a value and its gradient. Shapes: (P,) to (P,)
-    start (Floats1d): The logarithms to start from. Shape: (P,)
-    name (str): What the logarithms are of, for the warning.
+    function (Callable): Function that returns a value and its gradient for logarithms. Shapes: (P,)
+    start (Floats1d): The initial logarithms. Shape: (P,)
+    name (str): The name of the quantity, used in the warning.
     RETURNS (Floats1d): The logarithms at the minimum. Shape: (P,)
     """
 
     def evaluate(logs: Floats1d) -> Iterate:
-        """Evaluate the function at logarithms, or at the limit of those that are beyond it."""
+        """Evaluate the function at the given logarithms, clipped to their limits."""
         logs = numpy.clip(logs, -MAX_LOG, MAX_LOG)
         return Iterate(logs, *function(logs))
 
     point = evaluate(start)
-    steps: list[Step] = []  # from them the Hessian is estimated
+    steps: list[Step] = []  # used to estimate the Hessian
     is_free = numpy.ones(len(start), dtype=bool)
     for _ in range(MAX_STEPS):
-        # A logarithm is held at a limit if the function would be lower beyond it.
+        # Hold a logarithm at a limit if the function decreases beyond the limit.
         was_free = is_free
         is_held_low = (point.vector <= -MAX_LOG) & (point.gradient > 0)
         is_held_high = (point.vector >= MAX_LOG) & (point.gradient < 0)
@@ -374,20 +380,20 @@ def minimise_within_limits(
             return point.vector
 
         if (is_free != was_free).any():
-            # The estimate was made with other free logarithms: restart.
+            # The estimate was computed for other free logarithms, so restart.
             steps = []
         direction = numpy.where(is_free, descent_direction(free_gradient, steps), 0)
-        # No logarithm changes by more than 1 in a step, because the loss is far from a parabola.
+        # Change each logarithm by at most 1 per step, because the loss is far from quadratic.
         direction /= max(1.0, float(numpy.abs(direction).max()))
         new_point = search_line(evaluate, point, direction)
         if new_point is not None:
             steps = remember_step(steps, point, new_point)
             point = new_point
         elif steps:
-            steps = []  # the next direction is against the gradient
+            steps = []  # continue with steepest descent
         else:
-            # If the loss isn't lower even there, rounding errors are larger than what is left to
-            # gain.
+            # If steepest descent doesn't reduce the loss, any remaining improvement is smaller than
+            # the rounding errors.
             break
     steepest = float(numpy.abs(free_gradient).max())
     warnings.warn(

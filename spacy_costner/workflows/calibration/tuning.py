@@ -1,10 +1,10 @@
-"""Choose a threshold or a bias on development docs. No retraining.
+"""Choose a threshold or a bias on development docs, without retraining.
 
-The parameter that is tuned belongs to the decoding: the threshold is the lowest probability of a
-predicted entity, the bias is added to the scores of all tags except O. Neither is learned in
-training. The posterior of all docs is computed once, and entities are decoded from it with each
-value of the parameter. An operating point is a value with its precision and recall. A guarantee
-holds for one decoding only: it is dropped if the decoding changes.
+The tuned parameter belongs to the decoding and isn't learned during training. The threshold is the
+minimum probability of a predicted entity; the bias is added to the scores of all tags except O. The
+posterior of all docs is computed once, and entities are decoded from it with each value of the
+parameter. An operating point is a value with its precision and recall. A guarantee only holds for a
+specific decoding, so it is dropped if the decoding changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from ..evaluation.valid_data import find_faults
 class Tunable(NamedTuple):
     """A parameter that can be tuned.
 
-    decoding (str): The registered name of the decoding that has the parameter.
+    decoding (str): The registered name of the decoding with this parameter.
     values (Floats1d): The values to try. Shape: (V,)
     """
 
@@ -45,18 +45,17 @@ TUNABLE = {
     ),
     "bias": Tunable("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
 }
-"""The parameters that can be tuned, keyed by their names in the config. The steps are 0.01 and
-0.25."""
+"""The tunable parameters, keyed by their name in the config. The step sizes are 0.01 and 0.25."""
 
 N_FOLDS = 5
-"""The number of folds of the development docs: see `choose_by_folds`."""
+"""The number of cross-validation folds of the development docs: see `choose_by_folds`."""
 
 ROUNDING = 1e-12
-"""F scores that differ by less than this differ only by rounding."""
+"""F scores that differ by less than this are considered equal."""
 
 
 class OperatingPoint(NamedTuple):
-    """The precision and recall with a value of a parameter.
+    """A value of a parameter with its precision and recall.
 
     value (float): The value of the parameter.
     precision (float): The precision, from 0 to 1. It is 1 if nothing is predicted.
@@ -68,12 +67,12 @@ class OperatingPoint(NamedTuple):
     recall: float
 
     def f_score(self, beta: float = 1.0) -> float:
-        """The F-beta score, from 0 to 1: see `metrics.f_beta`."""
+        """Compute the F-beta score, from 0 to 1: see `metrics.f_beta`."""
         return float(f_beta(self.precision, self.recall, beta))
 
     @property
     def scores(self) -> tuple[float, float, float]:
-        """Precision, recall and F."""
+        """The precision, recall and F1 score."""
         return self.precision, self.recall, self.f_score()
 
 
@@ -81,11 +80,11 @@ class Tuning(NamedTuple):
     """The result of tuning.
 
     parameter (str): The parameter: "threshold" or "bias".
-    points (Sequence[OperatingPoint]): The scores with each value.
-    chosen (OperatingPoint): The scores with the chosen value.
+    points (Sequence[OperatingPoint]): The scores for each value.
+    chosen (OperatingPoint): The scores for the chosen value.
     before (OperatingPoint): The scores of the previous decoding. Its value is NaN.
     held_out (OperatingPoint | None): The scores to expect on new data: each fold is scored with the
-        value that is best on the other folds. None if the aim isn't F, or there are too few texts.
+        best value for the other folds. None if the aim isn't F-beta or there are too few texts.
     is_set (bool): Whether the chosen value was set. False if the previous decoding is better: see
         `tune`.
     notes (Sequence[str]): Reasons why the result may be misleading.
@@ -100,7 +99,7 @@ class Tuning(NamedTuple):
     notes: Sequence[str] = ()
 
     def as_text(self) -> str:
-        """The chosen value as text, and how the scores change with it, in percent."""
+        """Describe the chosen value and the change in scores, in percent."""
         changes: list[str] = []
         for name, before, after in zip("PRF", self.before.scores, self.chosen.scores):
             changes.append(f"{name} {100 * before:.2f} -> {100 * after:.2f}")
@@ -135,25 +134,26 @@ def tune(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it. If you
-    set no `parameter`, the aim is F-beta, and the chosen value is worse, the decoding is kept.
+    """Set a decoding parameter to the value with the best scores on development docs. If no
+    `parameter` is given and the aim is F-beta, the current decoding is kept if it scores higher
+    than the best value.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
-        updated. If the decoding changes, its guarantee is dropped.
+        updated. If the decoding changes, the guarantee of the component is dropped.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
-    parameter (str | None): Parameter to tune, "threshold" or "bias". The component gets the
-        decoding that has it. Needed if the component's decoding has neither.
+    parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding is
+        replaced if it doesn't have this parameter. Required if the current decoding can't be tuned.
     beta (float): Weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
+        file. Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
-    RETURNS (Tuning): The scores with each value, and the chosen value.
-    RAISES (ValueError): If the component is missing or the parameter is unknown, the docs have no
-        entities or only entities with other labels, no value has the required precision or recall,
-        or both are required.
+    RETURNS (Tuning): The scores for each value, and the chosen value.
+    RAISES (ValueError): If the component is missing, the parameter is unknown, the docs have no
+        entities or only entities with unknown labels, no value reaches the required precision or
+        recall, or both are required.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
@@ -172,21 +172,21 @@ def tune(
         may_keep=may_keep,
     )
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    scores = evaluate_dev(nlp, ner, dev)  # with the decoding that `tune_on` has set
+    scores = evaluate_dev(nlp, ner, dev)  # uses the decoding set by `tune_on`
     record_scores(nlp, scores, source, len(examples))
     return tuning._replace(notes=[*faults, *tuning.notes])
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
-    """Choose the parameter to tune. The default is "threshold", also for Viterbi decoding. A
-    decoding that can't be tuned is only replaced if a parameter is given.
+    """Choose the parameter to tune. The default is "threshold", even for Viterbi decoding. Other
+    decodings are only replaced if a parameter is given.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to tune.
-    parameter (str | None): The parameter, if one is given.
+    parameter (str | None): The requested parameter, if any.
     RETURNS (str): The name of the parameter to tune.
-    RAISES (ValueError): If the parameter is unknown, or none is given for a decoding that can't be
-        tuned.
+    RAISES (ValueError): If the parameter is unknown, or if no parameter is given for a decoding
+        that can't be tuned.
     """
     decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
@@ -211,24 +211,24 @@ def tune_on(
     recall: float | None = None,
     may_keep: bool = True,
 ) -> Tuning:
-    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept. If the
-    decoding changes, a guarantee is dropped.
+    """Choose the value of a decoding parameter based on predictions, and set it unless the current
+    decoding is kept. If the decoding changes, the guarantee of the component is dropped.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
         predictions of the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component whose decoding is tuned.
     parameter (str): The parameter to tune, one of `TUNABLE`.
-    beta (float): Weight of recall relative to precision.
+    beta (float): The weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
-    may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
-        higher than with the chosen value.
-    RETURNS (Tuning): The scores with each value, and the chosen value.
-    RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or no value
-        can be chosen: see `choose_point`.
+    may_keep (bool): Whether to keep the current decoding if the aim is F-beta and the current
+        decoding scores higher than the chosen value.
+    RETURNS (Tuning): The scores for each value, and the chosen value.
+    RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or if no
+        value can be chosen: see `choose_point`.
     """
-    # Count the correct, predicted and annotated entities of each doc with each value.
+    # Count the correct, predicted and annotated entities of each doc for each value.
     values: list[float] = []
     counts_of_values: list[Ints2d] = []
     for value, decoded in decode_with_each_value(predictions, parameter):
@@ -243,7 +243,7 @@ def tune_on(
     text_of_doc = number_texts(eg.reference for dev in predictions for eg in dev.examples)
     n_texts = len(set(text_of_doc.tolist()))
     if is_for_f and n_texts >= N_FOLDS:
-        # Docs that follow each other may be related, so they are in the same fold: 0 0 0 1 1 1 ...
+        # Consecutive docs may be related, so keep them in the same fold: 0 0 0 1 1 1 ...
         fold_of_doc = assign_folds(text_of_doc, N_FOLDS)
         index, held_out = choose_by_folds(values, counts, fold_of_doc, beta)
         chosen_point = points[index]
@@ -255,12 +255,12 @@ def tune_on(
             f"it, or no {parameter}, may be better"
         )
 
-    # Replace the present decoding, unless it is better and may be kept.
+    # Replace the current decoding, unless it is better and may be kept.
     point_before = score_decoding(ner, predictions)
     is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
     is_set = not (may_keep and is_better_before)
     if is_set:
-        # The value was tried for all labels, so values of single labels are dropped.
+        # The value was tested for all labels, so drop label-specific values.
         block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
         use_decoding(nlp, ner, block)
     return Tuning(
@@ -277,31 +277,33 @@ def tune_on(
 def choose_by_folds(
     values: Sequence[float], counts: Ints3d, fold_of_doc: Ints1d, beta: float = 1.0
 ) -> tuple[int, OperatingPoint]:
-    """Choose a value for the best F-beta by cross-validation: the mean of the values that are each
-    best on all docs outside of one fold. (If docs are few, the value that is best on all of them is
-    often best only by chance.) The values have equal distances. Returns the index of the chosen
-    value, and the held-out scores, for which each fold is scored with the value that is best on the
-    other docs. Shapes: counts of `count_by_doc` (values, docs, 3), folds (docs,)"""
-    choices: list[int] = []  # the index of the value that is best without each fold
+    """Choose the value with the best F-beta by cross-validation: for each fold, find the best value
+    on all other docs, and take the mean of these values. (With few docs, the value that is best on
+    all of them is often best only by chance.) The values must be equally spaced.
+
+    Returns the index of the chosen value, and the held-out scores, where each fold is scored with
+    the best value on the other docs. Shapes: counts of `count_by_doc` (values, docs, 3), folds
+    (docs,)"""
+    choices: list[int] = []  # the best value without each fold, as an index
     held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):
         is_in_fold = fold_of_doc == fold
         points = find_points(values, counts[:, ~is_in_fold].sum(axis=1))
         f_scores = numpy.asarray([point.f_score(beta) for point in points])
-        # If several values are best, the middle one is taken.
+        # If several values are tied, use the middle one.
         best_indices = numpy.flatnonzero(f_scores >= f_scores.max() - ROUNDING)
         choice = int(best_indices[len(best_indices) // 2])
         choices.append(choice)
         held_out_counts += counts[choice, is_in_fold].sum(axis=0)
-    # As values have equal distances, the mean of indices is the index of the mean value.
+    # The values are equally spaced, so the mean index is the index of the mean value.
     index = int(numpy.rint(numpy.mean(choices)))
     (held_out_point,) = find_points([values[index]], held_out_counts[None])  # shape: (1, 3)
     return index, held_out_point
 
 
 def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
-    """Count the correct, predicted and annotated entities of each doc. `predictions` has the docs
-    of each model (see `tune_on`), and `decoded` the entities that were decoded for them. Shape:
+    """Count the correct, predicted and annotated entities of each doc. `predictions` contains the
+    predictions of each model (see `tune_on`), and `decoded` the entities decoded from them. Shape:
     (docs of all models, 3)"""
     counts_of_models: list[Ints2d] = []
     for dev, predicted in zip(predictions, decoded):
@@ -315,20 +317,21 @@ def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entiti
 
 
 def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]:
-    """Compute the operating point of each value of the parameter from the numbers of correct,
-    predicted and annotated entities. Shape of the counts: (values, 3)"""
+    """Compute the operating point of each value from the numbers of correct, predicted and
+    annotated entities. Shape of the counts: (values, 3)"""
     points: list[OperatingPoint] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
-        precision = 1.0  # if no entity is predicted, none is wrong
+        precision = 1.0  # no prediction is wrong if there are no predictions
         if n_predicted:
             precision = n_correct / n_predicted
-        recall = n_correct / max(n_gold, 1)  # without one fold there may be none
+        recall = n_correct / max(n_gold, 1)  # without one fold, no annotated entities may remain
         points.append(OperatingPoint(value, precision, recall))
     return points
 
 
 def score_decoding(ner: CostSensitiveNER, predictions: Sequence[DevPredictions]) -> OperatingPoint:
-    """Compute the scores of the present decoding of a component. The value of the point is NaN."""
+    """Compute the scores of a component's current decoding. The value of the returned point is
+    NaN."""
     decoded: list[Entities] = []
     for dev in predictions:
         entities = ner.decode(dev.posterior).entities
@@ -343,8 +346,8 @@ def decode_with_each_value(
 
     predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     parameter (str): One of `TUNABLE`.
-    YIELDS (tuple[float, Sequence[Entities]]): The value, and the entities that are decoded with it
-        from the predictions of each model.
+    YIELDS (tuple[float, Sequence[Entities]]): The value, and the entities decoded with it from the
+        predictions of each model.
     RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
     """
     n_gold = sum(len(dev.gold.begin) for dev in predictions)
@@ -356,14 +359,14 @@ def decode_with_each_value(
             decoding = make_viterbi(bias=bias)
             yield bias, [dev.decode(decoding) for dev in predictions]
         return
-    # All entities that a threshold may choose are found once. `LEAST_PROB` is the lowest threshold.
+    # Find all candidate entities once. `LEAST_PROB` is the lowest threshold.
     likely = [dev.posterior.likely_entities(LEAST_PROB) for dev in predictions]
     for threshold in values:
         decoded: list[Entities] = []
         for dev, (entities, probs) in zip(predictions, likely):
-            # Entities below the threshold have a negative gain, so they aren't chosen.
+            # Entities below the threshold have a negative gain, so they are never selected.
             chosen_entities = without_overlap(entities, probs - threshold)
-            # As `dev.decode` does for a bias, leave out entities that don't count in scores.
+            # Exclude entities that don't count in scores, like `dev.decode` above.
             decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded
 
@@ -371,14 +374,14 @@ def decode_with_each_value(
 def find_point(
     value: float, predictions: Sequence[DevPredictions], decoded: Sequence[Entities]
 ) -> OperatingPoint:
-    """Compute the scores with one value of the parameter, over all docs.
+    """Compute the scores for one value of the parameter over all docs.
 
     value (float): The value of the tuned parameter.
     predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
-    decoded (Sequence[Entities]): The entities that were decoded for each model with this value.
+    decoded (Sequence[Entities]): The entities decoded with this value for each model.
     RETURNS (OperatingPoint): The value with its scores.
     """
-    # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
+    # The number of correct, predicted and annotated entities in all docs. Shape: (1, 3)
     counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)
     (point,) = find_points([value], counts)
     return point
@@ -390,13 +393,12 @@ def choose_point(
     precision: float | None = None,
     recall: float | None = None,
 ) -> OperatingPoint:
-    """Choose the point with the best F-beta. With a required precision, choose the point with the
-    best recall among the points that have it, and vice versa. See `tune` for the arguments. Raises
-    a ValueError if no point has the required score, or both scores are required."""
+    """Choose the point with the best F-beta. If a precision is required, choose the point with the
+    best recall among the points that reach it, and vice versa. For the arguments, see `tune`.
+    Raises a ValueError if no point reaches the required score, or if both scores are required."""
     if precision is not None and recall is not None:
         raise ValueError("`precision`, `recall`: expected only one of them, got both")
-    # If several points have the best recall, choose the one with the highest precision, and vice
-    # versa.
+    # Break ties in recall by the highest precision, and vice versa.
     if precision is not None:
         sufficient = points_with(points, "precision", precision)
         return max(sufficient, key=lambda point: (point.recall, point.precision))
@@ -409,8 +411,8 @@ def choose_point(
 def points_with(
     points: Sequence[OperatingPoint], score: Literal["precision", "recall"], required: float
 ) -> list[OperatingPoint]:
-    """The points whose precision, or recall, is at least `required`. Raises a ValueError if no
-    point has it."""
+    """Return the points whose precision or recall is at least `required`. Raises a ValueError if no
+    point reaches it."""
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
         raise ValueError(
@@ -421,8 +423,8 @@ def points_with(
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
-    """Replace the decoding of a component, also in the config of the pipeline, by the decoding of a
-    block of a config. A guarantee of the component is dropped."""
+    """Replace the decoding of a component, and its block in the config of the pipeline, with the
+    decoding defined by a config block. If the component has a guarantee, it is dropped."""
     resolved = registry.resolve({"decoding": block})
     ner.set_decoding(resolved["decoding"])  # this drops the guarantee
     nlp.get_pipe_config(ner.name)["decoding"] = block

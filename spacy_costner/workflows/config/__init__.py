@@ -1,1 +1,1 @@
-"""Write, read and check configs."""
+"""Create, read and check configs."""

@@ -1,4 +1,4 @@
-"""Parse an aim: the score to optimize."""
+"""Parse aims: the scores to optimize."""
 
 from contextlib import suppress
 from typing import Any
@@ -8,17 +8,17 @@ def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str,
     """Parse an aim: the score to optimize.
 
     text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
-    *other_names (str): Other aims that are allowed.
-    option (str): The parameter with the text, for the error.
-    RETURNS (dict[str, Any]): The arguments of `tune`, such as {"precision": 0.9}. Empty for "f" and
-        for other aims.
-    RAISES (ValueError): If the text is none of these.
+    *other_names (str): Additional aims to accept.
+    option (str): The name of the parameter, for the error message.
+    RETURNS (dict[str, Any]): The arguments for `tune`, e.g. {"precision": 0.9}. Empty for "f" and
+        for additional aims.
+    RAISES (ValueError): If the text isn't a valid aim.
     """
     names = ["f", *other_names]
     if text in names:
         return {}
     score, _, required = text.partition("=")
-    # If there is no number after "=", the text is refused below.
+    # If the text after "=" isn't a number, the error is raised below.
     with suppress(ValueError):
         if score in ("precision", "recall") and 0 < float(required) < 1:
             return {score: float(required)}

@@ -1,4 +1,4 @@
-"""Blocks of a config, and the short names of the registered functions in them."""
+"""Config blocks, and the short names of their registered functions."""
 
 import re
 from collections.abc import Sequence
@@ -16,32 +16,34 @@ def find_name(
     other_choices: Sequence[str] = (),
     option: str | None = None,
 ) -> str:
-    """Find the short name of a registered loss or cost. For example, it is SoftmaxMargin for
-    softmax_margin, softmax-margin and spacy_costner.SoftmaxMargin.v1.
+    """Find the short name of a registered loss or cost. For example, softmax_margin, softmax-margin
+    and spacy_costner.SoftmaxMargin.v1 all have the short name SoftmaxMargin.
 
-    kind (Literal["Loss", "Cost"]): Whether it is a loss or a cost.
-    text (str): The name as the user typed it.
-    other_choices (Sequence[str]): What the parameter also takes, for the error.
-    option (str | None): The parameter with the text, for the error. None: `loss` or `cost`.
+    kind (Literal["Loss", "Cost"]): Whether to search for a loss or a cost.
+    text (str): The name provided by the user.
+    other_choices (Sequence[str]): Other values that the parameter accepts, for the error message.
+    option (str | None): The name of the parameter, for the error message. Defaults to `loss` or
+        `cost`.
     RETURNS (str): The short name.
-    RAISES (ValueError): If there is no such loss or cost. The message has all names.
+    RAISES (ValueError): If no loss or cost has this name. The message lists all names.
     """
-    # The patterns capture the short name. They leave out what can't be named here: a schedule,
-    # which is given as several losses, and costs with files, which have their own parameters.
+    # The patterns capture the short name. They exclude functions that are set in other ways:
+    # schedules, which are given as several losses, and costs that are created from files or from
+    # several costs.
     if kind == "Loss":
         group = "thinc_losses"
         pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"
     else:
         group = "spacy_misc"
         pattern = r"spacy_costner\.((?!Hierarchical|Matrix|Sum)\w+)Cost\.v1"
-    short_names: dict[str, str] = {}  # The keys are in lower case.
+    short_names: dict[str, str] = {}  # keyed by the name in lower case
     for entry_point in entry_points(group=group):
         match = re.fullmatch(pattern, entry_point.name)
         if match is not None:
             short_name = match[1]
             short_names[short_name.lower()] = short_name
 
-    # Remove "spacy_costner." and "Cost.v1" around the name, and what separates its words.
+    # Remove the prefix "spacy_costner.", the suffix "Cost.v1", and separators between words.
     typed_name = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
     if typed_name not in short_names:
         if option is None:

@@ -1,8 +1,8 @@
-"""Check data and config before training. (`spacy debug data` checks the data of spaCy's own `ner`
-only.)
+"""Check data and config before training. (`spacy debug data` only checks the data of spaCy's
+built-in `ner`.)
 
-A finding is one problem of a corpus or of the config, with all docs where it was found. It is an
-error if training or prediction can't be right with it, and a warning if it may be a mistake.
+A finding is a problem in a corpus or in the config, with all docs in which it occurs. It is an
+error if it makes correct training or prediction impossible, and a warning if it may be a mistake.
 """
 
 import re
@@ -39,14 +39,14 @@ from .trainable import can_be_fitted
 from .unknown_settings import check_settings
 
 LEAST_COVERAGE = 0.5
-"""If a smaller share of words has a static vector, the vectors may be of another language."""
+"""If a smaller share of words has static vectors, the vectors may be for a different language."""
 
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
 
 MAX_CUT_LENGTH = 2
-"""`spacy convert` strips two letters from some labels: MISC becomes SC. If no label is longer than
-this, that may have happened."""
+"""`spacy convert` strips two letters from some labels: MISC becomes SC. This may have happened if
+no label is longer than this."""
 
 NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.dev"
 
@@ -58,8 +58,8 @@ CUT = (
 )
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
-"""A component that sets sentence starts (senter, sentencizer, parser) has one of these in the
-`assigns` of its metadata."""
+"""Components that set sentence starts (senter, sentencizer, parser) list one of these attributes as
+`assigns` in their metadata."""
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
@@ -76,11 +76,11 @@ class Check(NamedTuple):
     """The result of a check.
 
     component (str): The name of the component.
-    docs (dict[str, int]): The number of docs of "train" and of "dev".
-    tokens (dict[str, int]): The number of tokens of each corpus.
-    counts (list[tuple[str, int, int]]): Each label, with its number of entities in train and dev.
-    findings (list[Finding]): Errors first.
-    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read.
+    docs (dict[str, int]): The number of docs in "train" and "dev".
+    tokens (dict[str, int]): The number of tokens in each corpus.
+    counts (list[tuple[str, int, int]]): Each label with its number of entities in train and dev.
+    findings (list[Finding]): The findings, errors first.
+    corpora (Mapping[str, CorpusSummary]): A summary of how "train" and "dev" were read.
     """
 
     component: str
@@ -92,7 +92,7 @@ class Check(NamedTuple):
 
     @property
     def has_errors(self) -> bool:
-        """Whether there is any error among the findings."""
+        """Whether any of the findings is an error."""
         return any(finding.severity == ERROR for finding in self.findings)
 
 
@@ -103,14 +103,14 @@ def check(
     name: str | None = None,
     reading: ReadOptions = DEFAULTS,
 ) -> Check:
-    """Check the corpora of a config for `spacy train` or `fit`, and whether the config fits them.
-    The config may lack a development corpus if `fit` can train it.
+    """Check the corpora of a config for `spacy train` or `fit`, and whether the config is suitable
+    for them. The development corpus may be missing if `fit` can train the config.
 
-    config_path (Path): The config.
-    overrides (dict[str, Any]): Settings to override, such as "paths.train".
-    name (str | None): The name of the component, if the config has several.
-    reading (ReadOptions): How to read the corpora. These options replace the settings of
-        the config.
+    config_path (Path): The path of the config.
+    overrides (dict[str, Any]): Settings to override, e.g. "paths.train".
+    name (str | None): Name of the component, if the config has several.
+    reading (ReadOptions): Options for reading the corpora. They override the settings in the
+        config.
     RETURNS (Check): The counts of the corpora, and the findings.
     RAISES (ValueError): If the component is missing, a setting is unknown, or the config or a
         corpus can't be read.
@@ -133,7 +133,7 @@ def check(
     summaries: dict[str, CorpusSummary] = {}
     file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), find_corpora(nlp)):
-        if read is None:  # There is no development corpus.
+        if read is None:  # no development corpus
             if not can_be_fitted(config):
                 file_findings.append(Finding(ERROR, "config", NO_DEV))
             continue
@@ -142,7 +142,7 @@ def check(
         summaries[corpus] = info.summary()
         file_findings += find_file_problems(corpus, info)
 
-    # Check them. The callback `before_init` may make evaluations more frequent.
+    # Check the corpora. The `before_init` callback may increase the frequency of evaluations.
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     paths = {name: corpus_path(interpolated, f"{name}_corpus") for name in ("train", "dev")}
@@ -160,15 +160,14 @@ def read_corpus(
     read: Callable[[Language], Iterable[Example]],
     spans_key: str | None,
 ) -> tuple[list[Example], CorpusInfo]:
-    """Read a corpus of the config, "train" or "dev". Returns its examples, and what the reader
-    reports."""
+    """Read the "train" or "dev" corpus of a config. Returns its examples and the information
+    reported by the reader."""
     read, info = with_info(read, spans_key)
     return list(progress(read(nlp), desc=f"read {corpus}", unit="doc")), info
 
 
 def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
-    """Find the problems of the files of a corpus, "train" or "dev", from what its reader
-    reports."""
+    """Convert the problems reported by the reader of a corpus, "train" or "dev", to findings."""
     for problem in info.problems:
         yield Finding(WARNING, corpus, problem.as_text())
     if IO_WITHOUT_PREFIXES in info.schemes:
@@ -178,12 +177,12 @@ def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
 def check_sentence_starts(
     nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
 ) -> Iterator[Finding]:
-    """Find corpora with sentence starts that the component uses in training, but doesn't see in
-    prediction, because no component before it sets them."""
+    """Find corpora with sentence starts that the component uses during training, but that aren't
+    available at prediction time because no earlier component sets them."""
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
-        # The component may not be trained yet, so its metadata are read, not what it does.
+        # Check the metadata instead of the output, because the component may not be trained yet.
         if STARTS.intersection(nlp.get_pipe_meta(name).assigns):
             return
     for corpus, examples in corpora.items():
@@ -196,10 +195,10 @@ def check_sentence_starts(
 def check_static_vectors(
     nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
 ) -> Iterator[Finding]:
-    """Check that the words of the training docs have static vectors, if these are inputs of the
-    model: an error if vectors are missing, a warning if too few words have one. The vectors of
+    """Check that the words of the training docs have static vectors, if the model uses them as
+    input: missing vectors are an error, low coverage is a warning. The vectors of
     `initialize.vectors` are loaded into the pipeline, as in initialization."""
-    # Only linear models and hybrids have this attribute, and features.
+    # Only linear models and hybrids have this attribute and a feature template.
     if "build_vocab" not in ner.model.attrs:
         return
     features, _ = linear_part(ner.model)
@@ -219,7 +218,7 @@ def check_static_vectors(
     for doc in docs:
         word_counts.update(token.text for token in doc)
     lexemes = [nlp.vocab[word] for word in word_counts]
-    # Only their number counts, so any scale will do.
+    # The coverage doesn't depend on the scale.
     inputs = scaled_vectors(nlp.vocab.vectors, scale=1.0)
     coverage = measure_coverage(inputs, lexemes, list(word_counts.values()))
     if coverage.n_words and coverage.share < LEAST_COVERAGE:
@@ -233,14 +232,14 @@ def check_corpora(
     evaluations: Evaluations | None = None,
     paths: Mapping[str, str | None] = {},
 ) -> Check:
-    """Check the corpora "train" and, if it exists, "dev" for a component that is not initialized.
-    Without `labels`, the component has the labels of the training corpus; without `evaluations`, it
-    isn't known how often training evaluates."""
+    """Check the "train" corpus and, if it exists, the "dev" corpus for an uninitialized component.
+    If `labels` is None, the labels of the training corpus are used. If `evaluations` is None, the
+    frequency of evaluations isn't checked."""
     findings: list[Finding] = []
-    # With a `spans_key`, all later checks are of its spans instead of entities.
+    # With a `spans_key`, the component's spans replace the entities in all following checks.
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
-        # The labels of the spans that are the component's own. None: all labels.
+        # The labels of the component's own spans, or None for all labels
         own_labels = ner.annotation.own_labels or labels
         severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
@@ -259,7 +258,7 @@ def check_corpora(
         findings.append(Finding(ERROR, "train", "no entities and no labels"))
     findings += check_labels(counts, labels)
     if evaluations is not None and not evaluations.are_enough:
-        # If only the model of the first step is evaluated, `spacy train` saves that one.
+        # If the only evaluation is after the first step, `spacy train` saves that model.
         severity = WARNING if evaluations.are_after_training else ERROR
         findings.append(Finding(severity, "config", evaluations.objection()))
 
@@ -292,8 +291,8 @@ def check_overlaps(
     labels: Collection[str] | None,
     severity: str,
 ) -> Iterator[Finding]:
-    """Find the spans that a component can't learn, as they overlap with longer ones. If `labels` is
-    None, it has all labels."""
+    """Find the spans that a component can't learn because they overlap with longer spans. If
+    `labels` is None, spans with any label are included."""
     for corpus, examples in corpora.items():
         for i, eg in enumerate(examples):
             _, lost_spans = keep_longest(eg.reference, spans_key, labels)
@@ -303,9 +302,9 @@ def check_overlaps(
 
 
 def with_spans_of_key(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
-    """Make an example whose entities are the spans that a component with a `spans_key` learns.
-    Where spans overlap, that is the longest one. If `labels` is None, the component has all labels.
-    """
+    """Create an example whose entities are the spans that a component with a `spans_key` learns. If
+    spans overlap, only the longest one is included. If `labels` is None, spans with any label are
+    included."""
     annotated = spans_as_entities(eg.reference, spans_key, labels, longest=True)
     return Example(eg.predicted, annotated)
 
@@ -319,9 +318,9 @@ def count_labels(examples: Iterable[Example]) -> Counter[str]:
 
 
 def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
-    """Check that the loss and the decoding of a component fit its tags."""
-    # Both functions raise an error if a cost table, a label tree or a weight of a label in the
-    # config is for other labels.
+    """Check that the loss and the decoding of a component match its tags."""
+    # Both functions raise an error if a cost table, label tree or label weight in the config is
+    # defined for other labels.
     for check_tags in (ner.objective.check_costs, ner.check_decoding):
         try:
             check_tags(tags)
@@ -332,9 +331,9 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
 def check_recurrence(
     corpora: Mapping[str, Sequence[Example]], paths: Mapping[str, str | None]
 ) -> Iterator[Finding]:
-    """Find texts that recur, in the training corpus and in the development corpus, or several times
-    in one of them: see `recurrence`. A finding names the development docs that recur. See
-    `check_corpora` for the arguments."""
+    """Find texts of the training corpus that recur in the development corpus, and texts that occur
+    several times in one corpus: see `recurrence`. The findings list the affected development docs.
+    For the arguments, see `check_corpora`."""
     docs_of = {name: [eg.reference for eg in examples] for name, examples in corpora.items()}
     if "dev" in docs_of:
         known = KnownText.from_docs(docs_of["train"], paths.get("train"))
@@ -350,9 +349,9 @@ def check_recurrence(
 
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    """Check the labels: each has enough entities, no two are nearly the same, and `spacy convert`
-    has not cut off their first letters (see `MAX_CUT_LENGTH`). `counts` has the number of entities
-    of each label for "train" and, if it exists, "dev"."""
+    """Check that each label has enough entities, that no two labels are nearly identical, and that
+    `spacy convert` hasn't cut off the first letters of the labels (see `MAX_CUT_LENGTH`). `counts`
+    contains the number of entities of each label in "train" and, if it exists, in "dev"."""
     train_counts = counts["train"]
     dev_counts = counts.get("dev", Counter())
     rare: list[str] = []
@@ -371,7 +370,7 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
         message = f"labels without entities, whose scores are unknown: {', '.join(not_in_dev)}"
         yield Finding(WARNING, "dev", message)
 
-    # The labels that have the same letters in lower case
+    # Group the labels by their letters, ignoring case and punctuation.
     labels_by_letters: dict[str, list[str]] = {}
     for label in sorted({*labels, *train_counts, *dev_counts}):
         letters = re.sub(r"[\W_]", "", label).casefold()

@@ -1,4 +1,4 @@
-"""Fill in the template of a config, templates/init.cfg.jinja, with what follows from a plan."""
+"""Render the config template, templates/init.cfg.jinja, with the values derived from a plan."""
 
 import json
 import re
@@ -28,35 +28,39 @@ from .sizes import Sizes, choose_sizes
 from .unknown_settings import check_settings
 
 MIN_SENTENCES_OF_LONG_DOCS = 3
-"""Docs with at least this number of sentences on average are long: words occur several times."""
+"""Docs are considered long if they have at least this number of sentences on average. Words often
+recur in long docs."""
 
 LINE_LENGTH_OF_COMMENTS = 98
-"""The maximum number of characters of a comment in the config, without its "# "."""
+"""The maximum number of characters in a line of a comment in the config, excluding "# "."""
 
 
 @dataclass(frozen=True)
 class TemplateValues:
-    """The values that follow from a `Plan`, for the template.
+    """The template values derived from a `Plan`.
 
     version (str): The version of the package.
-    has_mistakes (bool): Whether the cost of a kind of mistake is given.
+    has_mistakes (bool): Whether the cost of any kind of mistake is given.
     has_probabilities (bool): Whether scores are probabilities after the last loss.
-    files (Mapping[str, str]): The files of costs: see `GivenCosts`.
+    files (Mapping[str, str]): The cost files: see `GivenCosts`.
     reading_settings (Mapping[str, Any]): The settings of the readers, except `spans_key`.
     has_many_labels (bool): Whether the corpus has more than `MANY_LABELS`.
     has_long_docs (bool): Whether docs have several sentences on average.
     transformer_name (str): The name or folder of the transformer.
-    transformer_size_factor (int): Over how many batches gradients are summed, as spaCy recommends.
-    components (Mapping[str, Sequence[str] | None]): The own labels of each component; None: all.
+    transformer_size_factor (int): The number of batches over which gradients are accumulated, as
+        recommended by spaCy.
+    components (Mapping[str, Sequence[str] | None]): The own labels of each component, or None for
+        all labels.
     lossy_components (Sequence[str]): The components that can't predict all of their spans.
     loss (Block): The block of the loss.
     decoding_block (Block): The block of the decoding.
-    cost (Block | None): The block of the cost. None: no cost is given, and the aim needs none.
+    cost (Block | None): The block of the cost. None if no cost is given and the aim doesn't need
+        one.
     has_tree (bool): Whether a label tree is given.
-    sizes (Sizes): The settings that fit the size of the corpus.
+    sizes (Sizes): The settings that depend on the size of the corpus.
     """
 
-    # Values for the head of the file
+    # Values for the header of the file
     version: str
     has_mistakes: bool
     has_probabilities: bool
@@ -83,20 +87,21 @@ class TemplateValues:
 
 
 def make_values(plan: Plan) -> TemplateValues:
-    """Make the blocks and the other values that follow from a plan."""
+    """Create the blocks and other values derived from a plan."""
     options = plan.options
     corpus = plan.corpus
     costs = plan.costs
     sizes = choose_sizes(options.model, corpus)
 
-    # The cost stands in the config once, in the scorer. Loss and decoding refer to it.
+    # The config defines the cost once, in the scorer. Loss and decoding refer to it.
     cost_block = costs.block(plan.aim)
     cost_or_reference: Any = None
     if cost_block is not None:
         cost_or_reference = "${components.ner.scorer.cost}"
     elif options.loss is None:
-        # No cost is given. `choose_losses` still chooses a loss that takes a cost if there are few
-        # sentences, and that loss gets this one. The other losses that it chooses take no cost.
+        # No cost is given. For small corpora, `choose_losses` may still choose a loss that requires
+        # a cost. It is then set to `HIGH_COST_OF_MISSES`. The other losses that may be chosen don't
+        # use a cost.
         cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
@@ -108,7 +113,7 @@ def make_values(plan: Plan) -> TemplateValues:
         plan.decoding, plan.aim, costs.mistakes, cost_or_reference, inner_nodes=options.inner_nodes
     )
 
-    # If spans of the same component overlap, it learns and predicts only some of them.
+    # A component with overlapping spans only learns and predicts some of them.
     lossy_components: list[str] = []
     for name, labels in plan.groups.items():
         if has_overlaps(labels, corpus):
@@ -116,7 +121,7 @@ def make_values(plan: Plan) -> TemplateValues:
 
     transformer = recommended_transformer(options.lang)
     n_docs = len(corpus.doc_lengths)
-    # Without a corpus nothing is known of its docs, and they count as short.
+    # Without a corpus, docs are assumed to be short.
     has_long_docs = n_docs > 0 and corpus.n_sentences >= MIN_SENTENCES_OF_LONG_DOCS * n_docs
     return TemplateValues(
         version=spacy_costner.__version__,
@@ -139,58 +144,58 @@ def make_values(plan: Plan) -> TemplateValues:
 
 
 def recommended_transformer(lang: str) -> Mapping[str, Any]:
-    """The transformer that spaCy recommends for a language: its "name" and "size_factor". For
-    languages without one it is spaCy's default, which is multilingual."""
+    """Return the "name" and "size_factor" of the transformer that spaCy recommends for a language.
+    If there is no recommendation, spaCy's multilingual default is used."""
     default = RECOMMENDATIONS["__default__"]["transformer"]
-    # A language may be missing in the table or, as Italian, have no transformer there: None.
+    # A language may be missing from the table or, like Italian, have no transformer (None).
     transformers = RECOMMENDATIONS.get(lang, {}).get("transformer") or default
-    # The other one that spaCy recommends is for "accuracy".
+    # spaCy also recommends a transformer for "accuracy".
     recommended: Mapping[str, Any] = transformers["efficiency"]
     return recommended
 
 
 def render_config(plan: Plan) -> str:
-    """Fill in the template. Returns the text of the config, after a check that each of its settings
-    is read by something."""
+    """Render the template. Returns the text of the config, after checking that all of its settings
+    are known."""
     # The template calls these three functions.
     template = get_template(
         "init.cfg.jinja", config_value, read_comments, shlex.quote, package=__package__
     )
     text = template.render({**vars(plan.options), **vars(plan), **vars(make_values(plan))})
-    # Where the template leaves out a block, the empty lines around it remain.
+    # Remove the extra blank lines left by omitted blocks.
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     check_settings(Config().from_str(text, interpolate=False), plan.options.output_path)
     return text
 
 
 def config_value(value: Any) -> str:
-    """A value as it is written in the config: as JSON, but a variable such as ${paths.tree} without
-    quotes. A `Path` becomes a string."""
+    """Format a value for the config: as JSON, except for variables such as ${paths.tree}, which
+    aren't quoted. A `Path` is converted to a string."""
     if isinstance(value, str) and value.startswith("${"):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Make the comments of a loss in the config from its docstrings. Blocks that aren't losses
-    get no comments. Returns the lines of the comment of each setting, by its name. The comment of
-    the block itself has the name ""."""
+    """Create the config comments of a loss from its docstrings. Returns the lines of each comment,
+    keyed by the name of the setting. The comment for the block itself has the key "". Blocks that
+    aren't losses have no comments."""
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))
-    comments.pop("cost", None)  # The block of the cost has its own comments.
+    comments.pop("cost", None)  # the cost block has its own comments
 
-    # A loss is described by the docstring of the function that computes it. A schedule has none:
-    # its losses are sections below it, under "*".
+    # A loss is described by the docstring of the function that computes it. A schedule has no such
+    # function: the losses it contains are in subsections of its block, under "*".
     if "*" not in block:
         settings = dict(block)
         if "cost" in settings:
-            # The cost may be a variable, which has no value here. Any cost will do.
+            # The cost may be an unresolved variable, so replace it with any valid cost.
             settings["cost"] = HAMMING
         loss = registry.resolve({"loss": settings})["loss"]
         compute = loss.compute
-        # The function with the docstring may be wrapped: in a composition of scores, which keeps
-        # it as `compute`, or in a partial, which keeps it as `func`.
+        # Unwrap the function with the docstring from a composition of scores, which stores it as
+        # `compute`, and from a partial, which stores it as `func`.
         for attribute in ("compute", "func"):
             compute = getattr(compute, attribute, compute)
         comments[""] = first_paragraph(compute)  # the comment of the block itself

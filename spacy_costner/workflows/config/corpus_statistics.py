@@ -1,4 +1,4 @@
-"""The statistics of a training corpus that a config depends on."""
+"""Statistics of the training corpus that determine settings of the config."""
 
 import math
 from collections import Counter
@@ -16,21 +16,21 @@ from ...training.soft_targets import count_expected_entities
 from ..corpora import FEW_SENTENCES, count_sentences
 
 SPACY_EMBED_ROWS = 5000
-"""The number of rows in the tables of word forms in spaCy's own configs."""
+"""The number of rows of the word form embeddings in spaCy's default configs."""
 
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """The properties of a training corpus that the config depends on. The defaults stand for an
-    unknown corpus, which is taken to be large.
+    """The properties of a training corpus that determine settings of the config. The defaults
+    represent an unknown corpus, which is assumed to be large.
 
     doc_lengths (Sequence[int]): The number of tokens of each doc.
     n_sentences (float): The number of sentences.
-    n_word_forms (int): The number of different norms of tokens.
-    label_counts (Counter[str]): The number of spans of each label, with the expected number of
-        those in soft targets.
-    overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, keyed by the
-        labels of both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at
+    n_word_forms (int): The number of distinct token norms.
+    label_counts (Counter[str]): The number of spans of each label, including the expected number of
+        spans in soft targets.
+    overlaps (Counter[tuple[str, str]]): The number of pairs of overlapping spans, keyed by their
+        labels. A DRUG that overlaps with a DOSE is counted twice: for ("DRUG", "DOSE") and for
         ("DOSE", "DRUG").
     """
 
@@ -43,7 +43,7 @@ class CorpusStatistics:
     @property
     def is_small(self) -> bool:
         """Whether the corpus has so few sentences that a linear model is trained on all of them at
-        once, by L-BFGS."""
+        once with L-BFGS."""
         return self.n_sentences < FEW_SENTENCES
 
 
@@ -54,25 +54,25 @@ def measure_corpus(
     reading: ReadOptions = DEFAULTS,
     kept: KeptDocs | None = None,
 ) -> CorpusStatistics:
-    """Measure a training corpus.
+    """Compute the statistics of a training corpus.
 
-    path (Path | None): The corpus, in any format. None: there is no corpus.
-    lang (str): Code of the language.
-    spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
+    path (Path | None): The corpus, in any format. None if there is no corpus.
+    lang (str): The language code.
+    spans_key (str | None): The key of the spans to count in `doc.spans`. If None, the entities in
         `doc.ents` are counted.
-    reading (ReadOptions): How to read the corpus.
+    reading (ReadOptions): Options for reading the corpus.
     kept (KeptDocs | None): See `make_config`.
-    RAISES (ValueError): If the corpus can't be read, or has no spans there.
+    RAISES (ValueError): If the corpus can't be read, or has no spans or entities to count.
     """
     if path is None:
         return CorpusStatistics()
     doc_lengths: list[int] = []
     label_counts: Counter[str] = Counter()
-    expected_counts: Counter[str] = Counter()  # the expected numbers of entities in soft targets
+    expected_counts: Counter[str] = Counter()  # expected entities in soft targets
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
-    word_forms: set[int] = set()  # the hashes of the norms of tokens
-    filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
+    word_forms: set[int] = set()  # hashes of token norms
+    filled_keys: set[str] = set()  # keys of non-empty span groups
     options = replace(reading, spans_key=spans_key)
     read: Callable[[Language, Path, ReadOptions], Iterable[Doc]]
     read = read_docs if kept is None else kept.read
@@ -85,7 +85,7 @@ def measure_corpus(
                 filled_keys.add(key)
         spans = doc.ents
         if spans_key is not None:
-            # A group of `doc.spans` may have a span several times, and in any order.
+            # A span group may contain duplicates, and spans in any order.
             spans = sorted(set(doc.spans.get(spans_key, ())))
         label_counts.update(span.label_ for span in spans)
         count_overlaps(spans, overlaps)
@@ -106,12 +106,12 @@ def measure_corpus(
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
-    """The message of the error that a corpus has no spans: neither in `doc.spans[spans_key]` nor,
-    if the key is None, in `doc.ents`. The `filled_keys` of `doc.spans` have spans in some doc."""
+    """Create the error message for a corpus without spans in `doc.spans[spans_key]` or, if the key
+    is None, in `doc.ents`. `filled_keys` are the keys of `doc.spans` with spans in any doc."""
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
-    # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
-    key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
+    # Overlapping entities can't be stored in `doc.ents`, but may be in a span group.
+    key = min(filled_keys, default="sc")  # the default of spaCy's SpanCategorizer
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
         f"config with `init` and `spans_key` {key}, and train with that config"
@@ -119,13 +119,13 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels: see `CorpusStatistics`. The
-    spans are sorted."""
+    """Count the pairs of overlapping spans of a doc by their labels: see `CorpusStatistics`. The
+    spans must be sorted."""
     for i, span in enumerate(spans):
         for later_span in spans[i + 1 :]:
             if later_span.start >= span.end:
-                break  # Spans are sorted, so all that follow begin even later.
+                break  # all following spans start even later
             overlaps[span.label_, later_span.label_] += 1
-            # A pair of two labels is counted in both orders.
+            # Pairs with different labels are counted in both orders.
             if later_span.label_ != span.label_:
                 overlaps[later_span.label_, span.label_] += 1

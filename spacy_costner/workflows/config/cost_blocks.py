@@ -1,4 +1,4 @@
-"""The cost of mistakes in a config: the block of the cost, and the label tree."""
+"""The cost of mistakes in a config: the cost block and the label tree."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,19 @@ HIGH_COST_OF_MISSES = {
     "wrong_label": 1.0,
     "wrong_boundary": 1.0,
 }
-"""The cost in training on few sentences, where models would otherwise miss too many entities."""
+"""The cost used for training on few sentences, where models would otherwise miss too many
+entities."""
 
 
 @dataclass(frozen=True)
 class GivenCosts:
-    """The costs that the options give. If there are several, they are added.
+    """The costs set by the options. If there are several costs, they are added up.
 
-    blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
+    blocks (Mapping[str, Block]): The block of each given cost, keyed by the kind of option: "tree",
         "matrix", "tags" or "mistakes".
-    files (Mapping[str, str]): The files of costs, keyed by their names in the block [paths] of the
+    files (Mapping[str, str]): The cost files, keyed by their names in the [paths] block of the
         config: "tree" and "costs".
-    mistakes (Mapping[str, float]): The given costs of kinds of mistakes: see `MISTAKES`.
+    mistakes (Mapping[str, float]): The given costs, keyed by kind of mistake: see `MISTAKES`.
     """
 
     blocks: Mapping[str, Block]
@@ -43,9 +44,10 @@ class GivenCosts:
     mistakes: Mapping[str, float]
 
     def block(self, aim: str) -> Block | None:
-        """The block of the cost of the config. None if no cost is given and the aim needs none.
+        """Create the cost block of the config. Returns None if no cost is given and the aim doesn't
+        need one.
 
-        aim (str): What should be best: see `InitOptions`.
+        aim (str): The aim: see `InitOptions`.
         """
         if len(self.blocks) > 1:
             return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}
@@ -53,14 +55,14 @@ class GivenCosts:
             (block,) = self.blocks.values()
             return block
         if aim == "cost":
-            return HAMMING  # Every wrong tag costs 1.
+            return HAMMING  # every wrong tag costs 1
         return None
 
 
 def choose_costs(options: InitOptions) -> GivenCosts:
-    """Make the block of each cost that the options give.
+    """Create a block for each cost set by the options.
 
-    RAISES (ValueError): If no cost has the given name.
+    RAISES (ValueError): If there is no cost with the given name.
     """
     blocks: dict[str, Block] = {}
     files: dict[str, str] = {}
@@ -76,8 +78,8 @@ def choose_costs(options: InitOptions) -> GivenCosts:
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
     mistake_costs = options.mistake_costs
     if mistake_costs:
-        # A kind of mistake without a given cost costs 1. But if this cost is added to another one,
-        # such a kind adds nothing.
+        # A kind of mistake without a given cost costs 1, or 0 if the block is added to another
+        # cost.
         default_cost = 0.0 if blocks else 1.0
         block: Block = {"@misc": "spacy_costner.PrecisionRecallCost.v1"}
         for mistake in MISTAKES:
@@ -87,14 +89,14 @@ def choose_costs(options: InitOptions) -> GivenCosts:
 
 
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
-    """Write a label tree of two levels to a JSON file. The part of a label before the separator is
-    the node above it: with "_", LOC_city and LOC_river are below LOC. A label that lacks the
-    separator, or that begins with it, is on the first level itself.
+    """Write a label tree with two levels to a JSON file. The parent of a label is its prefix before
+    the separator: with "_", LOC_city and LOC_river are children of LOC. Labels that don't contain
+    the separator, or that begin with it, are placed on the first level.
 
     path (Path): The new JSON file.
     labels (Sequence[str]): The labels of the corpus.
-    separator (str): The text between the part of the upper node and the rest of a label.
-    RAISES (ValueError): If no label has the separator.
+    separator (str): The separator between the prefix and the rest of a label.
+    RAISES (ValueError): If no label contains the separator.
     """
     if not separator or not any(separator in label for label in labels):
         raise ValueError(
@@ -104,7 +106,7 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     tree: dict[str, Any] = {}
     for label in labels:
         prefix, _, _ = label.partition(separator)
-        if not prefix:  # The label begins with the separator.
+        if not prefix:  # the label begins with the separator
             prefix = label
         children = tree.setdefault(prefix, {})
         if label != prefix:
@@ -115,13 +117,13 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
 def find_highest_cost(
     cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
 ) -> float:
-    """The highest cost that a mistake at one token can have.
+    """Compute the highest possible cost of a mistake at a single token.
 
     cost (Block): The block of the cost.
-    files (Mapping[str, str]): The files of the cost: see `GivenCosts`.
-    label_counts (Mapping[str, int]): The labels of the corpus are the keys. Without a corpus, the
-        labels are those that the files of the cost name.
-    RAISES (ValueError): If a file can't be read, or lacks a label.
+    files (Mapping[str, str]): The cost files: see `GivenCosts`.
+    label_counts (Mapping[str, int]): The number of spans of each label in the corpus. If empty, the
+        labels are read from the cost files.
+    RAISES (ValueError): If a file can't be read or doesn't include all labels.
     """
     labels = list(label_counts)
     if not labels and "costs" in files:
@@ -130,13 +132,13 @@ def find_highest_cost(
     elif not labels and "tree" in files:
         tree = make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree")
         labels = list(tree.lineages)
-    # A matrix also has a row for "O", which is not a label.
+    # A matrix also has a row for "O", which isn't a label.
     labels = [label for label in labels if label != OUTSIDE]
     if not labels:
-        labels = ["label"]  # Costs without files are the same for all labels, so any name will do.
-    # The block refers to its files by variables such as ${paths.tree}.
+        labels = ["label"]  # without files, costs don't depend on labels
+    # The block refers to its files with variables such as ${paths.tree}.
     config = Config({"paths": dict(files), "cost": cost}).interpolate()
     resolved = registry.resolve({"cost": config["cost"]})
-    make_table = resolved["cost"]  # A cost is a function that makes the table of a tag set.
+    make_table = resolved["cost"]  # function that creates the cost table of a tag set
     cost_table = make_table(Tags(labels))
     return float(cost_table.max())

@@ -1,4 +1,4 @@
-"""The decoding of a config: which one is recommended, and its block."""
+"""The decoding of a config: the recommended decoding and its block."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,20 +9,21 @@ from .init_options import Decoding
 
 
 def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
-    """Choose the decoding. It is the best path ("viterbi") or, if the aim is the lowest cost and
-    scores are probabilities after training, the lowest expected cost ("min-cost"). But a linear
-    model that has learned the costs keeps the best path.
+    """Choose the decoding. Returns "min-cost" (the lowest expected cost) if the aim is the lowest
+    cost and scores are probabilities after training, and "viterbi" (the best path) otherwise. A
+    linear model also uses "viterbi" if its last loss adds costs to the scores, unless inner nodes
+    are predicted.
 
-    model (str): The kind of model.
-    aim (str): What should be best: see `InitOptions`.
-    last_loss (Loss): The loss that training ends with.
-    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
+    model (str): The type of model.
+    aim (str): The aim: see `InitOptions`.
+    last_loss (Loss): The last loss used during training.
+    inner_nodes (bool): Whether to also predict inner nodes of the label tree.
     """
     if aim != "cost" or not last_loss.has_probabilities:
         return "viterbi"
-    # A loss that adds the cost to the scores in training shifts the probabilities. A linear model
-    # learns the cost well by it: its best path costs less than what the lowest expected cost by
-    # these probabilities chooses. See docs/init.md.
+    # Losses that add the cost to the scores during training shift the probabilities. Linear models
+    # learn the cost well with these losses: the best path has a lower cost than the entities with
+    # the lowest expected cost under the shifted probabilities. See docs/init.md.
     if model == "linear" and last_loss.shifts_probabilities and not inner_nodes:
         return "viterbi"
     return "min-cost"
@@ -36,17 +37,17 @@ def make_decoding(
     *,
     inner_nodes: bool,
 ) -> Block:
-    """Make the block of the decoding.
+    """Create the decoding block.
 
-    If the aim is the lowest cost, the threshold of threshold decoding follows from the costs of
-    mistakes: it pays to predict an entity if its probability is above
-    1 - c(miss) / (c(miss) + c(false alarm)). See docs/decoding.md.
+    If the aim is the lowest cost, the threshold of threshold decoding is derived from the costs of
+    mistakes: predicting an entity pays off if its probability exceeds 1 - c(miss) / (c(miss) +
+    c(false alarm)). See docs/decoding.md.
 
     decoding (Decoding): How entities are chosen.
-    aim (str): What should be best: see `InitOptions`.
-    mistakes (Mapping[str, float]): The given costs of kinds of mistakes.
-    cost (Any): The block of the cost, or a variable instead: see `make_loss`.
-    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
+    aim (str): The aim: see `InitOptions`.
+    mistakes (Mapping[str, float]): The given costs, keyed by kind of mistake.
+    cost (Any): The block of the cost, or a variable that refers to it: see `make_loss`.
+    inner_nodes (bool): Whether to also predict inner nodes of the label tree.
     """
     if decoding == "viterbi":
         return {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}

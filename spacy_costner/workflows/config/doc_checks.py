@@ -1,4 +1,4 @@
-"""Check the docs of a corpus: their texts, their sentences and their entities."""
+"""Check the docs of a corpus: their texts, sentences and entities."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ LONG_SENTENCE = 500
 """A doc with at least this number of tokens can't be a single sentence."""
 
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
-"""A word with UTF-8 that was read as Latin-1 or Windows-1252 ("Ã©" for "é"), or with the character
-that stands for bytes that can't be read."""
+"""A word with UTF-8 text that was decoded as Latin-1 or Windows-1252 ("Ã©" for "é"), or with the
+replacement character for undecodable bytes."""
 
 INVISIBLE = re.compile(r"\S*[\xad\u200b\u2060\ufeff]\S*")
 """A word with a soft hyphen, a zero-width space, a word joiner or a byte order mark. (Zero-width
-joiners are allowed, as some scripts need them.)"""
+joiners are allowed, because some scripts need them.)"""
 
 CONTRADICTION = "docs with the same words have different entities"
 
@@ -44,11 +44,11 @@ CROSSING = (
 
 
 class DocProblem(NamedTuple):
-    """A problem of a single doc.
+    """A problem in a single doc.
 
     severity (str): "error" or "warning".
-    message (str): What the problem is, and its effect.
-    text (str): The text with the problem, such as an entity.
+    message (str): The problem and its effect.
+    text (str): The affected text, e.g. an entity.
     """
 
     severity: str
@@ -57,10 +57,10 @@ class DocProblem(NamedTuple):
 
 
 class AnnotatedDoc(NamedTuple):
-    """A doc whose tokens are all annotated.
+    """A doc in which all tokens are annotated.
 
     number (int): The index of the doc in its corpus.
-    ents (set[tuple[str, str, int]]): The text, the label and the first token of each entity.
+    ents (set[tuple[str, str, int]]): The text, label and first token of each entity.
     """
 
     number: int
@@ -68,7 +68,8 @@ class AnnotatedDoc(NamedTuple):
 
 
 def contradiction(doc: AnnotatedDoc, first_doc: AnnotatedDoc) -> DocProblem:
-    """The problem of a doc that has the words of an earlier one, and other entities."""
+    """Create the problem for a doc with the same words as an earlier doc, but different
+    entities."""
     only_in_this_doc = sorted(doc.ents - first_doc.ents)
     only_in_first_doc = sorted(first_doc.ents - doc.ents)
     text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
@@ -78,12 +79,11 @@ def contradiction(doc: AnnotatedDoc, first_doc: AnnotatedDoc) -> DocProblem:
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check each doc of a corpus by itself (`check_doc`). Then compare docs: those with the same
-    words must have the same entities. Finally check the corpus as a whole: at least one of its
-    tokens must be annotated as O.
+    """Check each doc of a corpus individually (see `check_doc`). Also check that docs with the same
+    words have the same entities, and that at least one token of the corpus is annotated as O.
 
-    YIELDS (Finding): A finding for each problem of each doc. `join_findings` joins those that are
-        alike.
+    YIELDS (Finding): A finding for each problem of each doc. Identical problems can be merged with
+        `join_findings`.
     """
     first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
     has_outside = False
@@ -109,15 +109,15 @@ def check_docs(
 
 
 def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[DocProblem]:
-    """Find the problems of the reference of an example: its text, its sentences, and its entities.
-    The component has these `labels`."""
+    """Check the text, sentences and entities of an example's reference doc. `labels` are the labels
+    of the component."""
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
         yield DocProblem(WARNING, "docs without entity annotation: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG_SENTENCE and has_sentences:
-        # spaCy's value for the start of a sentence is 1. The first token is left out: it starts a
-        # sentence in every doc.
+        # spaCy's value for a sentence start is 1. The first token is skipped, because it always
+        # starts a sentence.
         starts_sentence = doc.to_array("SENT_START")[1:] == 1
         if not starts_sentence.any():
             yield DocProblem(WARNING, ONE_LONG_SENTENCE)
@@ -135,17 +135,17 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
 def check_entities(
     eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[DocProblem]:
-    """Find the annotated entities of a doc that a component can't learn, can't predict, or learns
-    with a change."""
+    """Find annotated entities that a component can't learn or predict, or that are modified before
+    training."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    # The spans that annotators have rejected, as (begin, end, label)
+    # The spans rejected by annotators, as (begin, end, label)
     rejected_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     rejected = {(span.start, span.end, span.label_) for span in rejected_spans}
     borders = ner.annotation.find_training_borders([eg])
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
-        # Most docs have no border. Then the entity needn't be aligned, which takes time.
+        # Most docs have no borders, so skip the slow alignment of entities.
         if borders.any() and crosses_border(eg, ent, borders):
             yield DocProblem(WARNING, CROSSING, text)
         # A rejected span without a label rejects all labels.
@@ -165,15 +165,14 @@ def check_entities(
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Whether an entity of the annotated doc can't be predicted, as a part of it is in one sequence
-    of the chain and a part in the next. Whitespace at its ends doesn't count. `borders` is True for
-    the first token of each sequence of the predicted doc, where the chain is cut. Shape: (T,)
-    """
+    """Check whether an annotated entity can't be predicted because it extends over several
+    sequences of the chain. Whitespace at its ends is ignored. `borders` is True for the first token
+    of each sequence of the predicted doc, where the chain is cut. Shape: (T,)"""
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]
         if not words:
             continue
-        # A sequence may begin at the first word of the entity, but not at a later one.
+        # A sequence may begin at the first word of the entity, but not at a later word.
         after_first_word = words[0] + 1
         after_last_word = words[-1] + 1
         if borders[after_first_word:after_last_word].any():

@@ -1,4 +1,4 @@
-"""The findings of `check`: problems, with the docs that have them."""
+"""The findings of `check`: problems and the docs in which they occur."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class DocPlace(NamedTuple):
 
     doc (int): The index of the doc in its corpus.
     words (str): The first words of the doc.
-    text (str): The text with the problem, such as an entity; empty if it is the whole doc.
+    text (str): The affected text, e.g. an entity. Empty if the whole doc is affected.
     """
 
     doc: int
@@ -26,12 +26,12 @@ class DocPlace(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem in data or config.
+    """A problem in the data or in the config.
 
     severity (str): "error" or "warning".
-    corpus (str): "train" or "dev", or "config".
-    message (str): What the problem is, and its effect.
-    places (Sequence[DocPlace]): The docs where it was found.
+    corpus (str): "train", "dev" or "config".
+    message (str): The problem and its effect.
+    places (Sequence[DocPlace]): The docs in which the problem occurs.
     """
 
     severity: str
@@ -41,8 +41,8 @@ class Finding(NamedTuple):
 
 
 def join_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Join all findings of the same problem, so that it is shown once with all docs where it was
-    found. Errors come first."""
+    """Merge all findings of the same problem into a single finding with all affected docs. Errors
+    come first."""
     places_of_problem: dict[tuple[str, str, str], list[DocPlace]] = {}
     for severity, corpus, message, places in findings:
         places_of_problem.setdefault((severity, corpus, message), []).extend(places)
@@ -58,9 +58,9 @@ def join_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
-    """Make the place of a problem.
+    """Create the `DocPlace` of a problem.
 
     number (int): The index of the doc in its corpus.
-    text (str): The text with the problem.
+    text (str): The affected text.
     """
     return DocPlace(number, first_words(doc), text)

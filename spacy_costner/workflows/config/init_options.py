@@ -1,4 +1,4 @@
-"""The options of `init`, and whether they can be combined."""
+"""The options of `init`, and checks of their combinations."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -15,45 +15,45 @@ Model = Literal["linear", "cnn", "hybrid", "transformer"]
 Decoding = Literal["viterbi", "threshold", "min-cost"]
 
 MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
-"""The kinds of mistakes whose costs are options."""
+"""The kinds of mistakes whose costs can be set by options."""
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The options of `init`. docs/init.md says what `init` chooses where one is None. Costs are by
-    token.
+    """The options of `init`. If an option is None, `init` chooses its value: see docs/init.md.
+    Costs are per token.
 
-    output_path (Path): Where the config will be, for the commands at its head.
-    model (Literal["linear", "cnn", "hybrid", "transformer"]): Kind of model.
-    lang (str): Code of the language.
-    train_path (Path | None): Training corpus, to choose sizes; any format.
-    dev_path (Path | None): Development corpus; any format.
+    output_path (Path): Path of the config, used in the commands in its header.
+    model (Literal["linear", "cnn", "hybrid", "transformer"]): Type of model.
+    lang (str): Language code.
+    train_path (Path | None): Training corpus in any format, used to choose sizes.
+    dev_path (Path | None): Development corpus in any format.
     aim (str | None): f (best F), cost (lowest cost), guarantee (a guaranteed miss rate),
         precision=0.9 (best recall with at least this precision) or recall=0.9.
-    miss (float | None): Cost of a missed entity, for each token.
-    false_alarm (float | None): Cost of a false alarm, for each token.
-    wrong_label (float | None): Cost of a wrong label, for each token.
-    wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
-        token.
+    miss (float | None): Cost of a missed entity, per token.
+    false_alarm (float | None): Cost of a false alarm, per token.
+    wrong_label (float | None): Cost of a wrong label, per token.
+    wrong_boundary (float | None): Cost of a wrong boundary with the right label, per token.
     tree_path (Path | None): Label tree, a JSON or YAML file: a wrong label costs its distance in
         the tree.
-    tree_by_prefix (str | None): Separator in labels, such as _: makes a label tree in which each
-        label is below its prefix, and writes it to `tree_path`, by default to tree.json next to the
-        config.
+    tree_by_prefix (str | None): Separator in labels, such as _: creates a label tree in which each
+        label is a child of its prefix, and writes it to `tree_path`, by default to tree.json next
+        to the config.
     cost (str | None): Cost of each pair of labels: hamming, zero-one or a CSV file.
-    loss (str | None): Name of the loss; several, separated by commas, are used one after another.
+    loss (str | None): Name of the loss, or several names separated by commas, to use one after
+        another.
     decoding (Literal["viterbi", "threshold", "min-cost"] | None): How entities are chosen.
     inner_nodes (bool): Also predict inner nodes of the tree.
     spans_key (str | None): Span group for entities, which may overlap, instead of doc.ents.
     groups_path (Path | None): JSON file, {component: [labels]}: labels of different components may
         overlap.
     transformer (str | None): Name or folder of the transformer.
-    vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
-    raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from
-        `train_path`, to the folder vectors next to the config. See `learn_vectors`.
-    reading (ReadOptions): How to read the corpora, also in training.
-    force (bool): Overwrite the file of the tree and the folder of the vectors.
-    command (str): The command that makes the config, for its head.
+    vectors (str | None): Package or folder of a pipeline whose static vectors are used as input.
+    raw_paths (list[Path] | None): Unannotated text: learn vectors from it and from `train_path`,
+        and save them to the folder vectors next to the config. See `learn_vectors`.
+    reading (ReadOptions): Options for reading the corpora, saved in the config.
+    force (bool): Overwrite an existing tree file and vectors folder.
+    command (str): The command that creates the config, shown in its header.
     """
 
     output_path: Path = Path("config.cfg")
@@ -84,17 +84,17 @@ class InitOptions:
 
     @property
     def vectors_folder(self) -> Path:
-        """The folder of vectors that are learned from raw text."""
+        """The folder for vectors learned from raw text."""
         return self.output_path.with_name(DIR_VECTORS)
 
     @property
     def mistake_costs(self) -> dict[str, float]:
-        """The given costs, by the kind of mistake: see `MISTAKES`."""
+        """The given costs, keyed by kind of mistake: see `MISTAKES`."""
         costs = {mistake: getattr(self, mistake) for mistake in MISTAKES}
         return {mistake: cost for mistake, cost in costs.items() if cost is not None}
 
     def completed(self) -> "InitOptions":
-        """Fill in the options that follow from others without the corpus."""
+        """Fill in the options that can be derived from other options without the corpus."""
         options = self
         if options.spans_key is None and options.groups_path is not None:
             options = replace(options, spans_key="sc")  # the default of spaCy's SpanCategorizer
@@ -106,13 +106,13 @@ class InitOptions:
 
 
 def check_options(options: InitOptions) -> None:
-    """Run the checks that don't need the corpus.
+    """Run the checks that don't require the corpus.
 
-    RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options don't
-        go together, or a new folder exists.
-    RAISES (ImportError): If spaCy has no such language.
+    RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options can't
+        be combined, or a new folder already exists.
+    RAISES (ImportError): If spaCy doesn't support the language.
     """
-    get_lang_class(options.lang)  # raises an error if spaCy lacks it
+    get_lang_class(options.lang)  # raises an error for an unknown language
     if options.transformer is not None and options.model != "transformer":
         raise ValueError(
             f"`transformer`: expected `model` transformer, got `model` {options.model}"
@@ -124,16 +124,17 @@ def check_options(options: InitOptions) -> None:
     elif options.vectors is not None:
         check_vectors_option(options.vectors, options.model)
     if options.aim is not None:
-        # This raises an error if the text is neither one of these two names, nor an aim of `tune`.
+        # Raises an error if the text is neither one of these two names nor an aim of `tune`.
         parse_aim(options.aim, "cost", "guarantee", option="`aim`")
     if options.tree_by_prefix is not None and options.train_path is None:
         raise ValueError("`tree_by_prefix`: expected `train_path`, whose labels form the tree")
 
 
 def check_raw_option(vectors: str | None, model: Model) -> None:
-    """Check that vectors that are learned from raw text can be inputs of the model.
+    """Check that vectors learned from raw text can be used as input of the model.
 
-    RAISES (ValueError): If other vectors are given, too, or the model takes no static vectors.
+    RAISES (ValueError): If other vectors are also given, or the model doesn't support static
+        vectors.
     """
     if vectors is not None:
         raise ValueError(
@@ -144,9 +145,9 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:
-    """Check that given vectors can be inputs of the model.
+    """Check that the given vectors can be used as input of the model.
 
-    RAISES (ValueError): If the pipeline is missing, or the model takes no static vectors.
+    RAISES (ValueError): If the pipeline is missing, or the model doesn't support static vectors.
     """
     if model == "transformer":
         raise ValueError("`vectors`: expected `model` linear, cnn or hybrid, got transformer")
@@ -158,9 +159,9 @@ def check_vectors_option(vectors: str, model: Model) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Check that nothing exists at the path of a new file or folder.
+    """Check that the path of a new file or folder doesn't already exist.
 
-    RAISES (ValueError): If something exists.
+    RAISES (ValueError): If the path exists.
     """
     if path.exists():
         raise ValueError(f"{path}: expected a new file, got one that exists: use `force`")

@@ -1,8 +1,8 @@
-"""`init`: make a commented config for `spacy train`, as `spacy init config` does.
+"""`init`: create a commented config for `spacy train`, similar to `spacy init config`.
 
-The options give the aim of the config (what should be best), and what mistakes cost. The rest
-follows from these and from the training corpus, which is measured once. All choices are collected
-in a `Plan`, with which the template is filled in.
+The options set the aim of the config (what to optimize) and the costs of mistakes. Everything else
+is derived from them and from the training corpus, which is read once. All choices are collected in
+a `Plan`, which is used to render the template.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,9 @@ ResultT = TypeVar("ResultT")
 def takes_fields_of(
     make_options: Callable[Fields, OptionsT],
 ) -> Callable[[Callable[[OptionsT], ResultT]], Callable[Fields, ResultT]]:
-    """Make a decorator for a function of an options object. The decorated function takes the fields
-    of the object as its own arguments, and type checkers and editors know them."""
+    """Create a decorator for a function with a single argument, an options object. The decorated
+    function accepts the fields of the object as arguments, and its signature lists them for type
+    checkers and editors."""
 
     def decorate(function: Callable[[OptionsT], ResultT]) -> Callable[Fields, ResultT]:
         @wraps(function)
@@ -45,25 +46,26 @@ def takes_fields_of(
 
 @takes_fields_of(InitOptions)
 def init(options: InitOptions) -> str:
-    """Make a config for `spacy train`. The arguments are the fields of `InitOptions`, which
-    describes each of them: `init(lang="es", train_path=path)`. docs/init.md says what is chosen
-    where one is None. The config itself is not written to a file; only the label tree of
-    `tree_by_prefix` and the vectors of `raw_paths` are.
+    """Create a config for `spacy train`. The arguments are the fields of `InitOptions`, where they
+    are documented: `init(lang="es", train_path=path)`. For the defaults of arguments that are None,
+    see docs/init.md. The config itself isn't written to a file, only the label tree of
+    `tree_by_prefix` and the vectors of `raw_paths`.
 
     RETURNS (str): The config.
     RAISES (ValueError): If a loss, cost or aim is unknown, if arguments can't be combined, or if a
-        file can't be read, lacks a label of the corpus, or exists.
-    RAISES (ImportError): If spaCy has no such language, or vectors can't be learned without SciPy.
+        file can't be read, lacks a label of the corpus, or already exists.
+    RAISES (ImportError): If spaCy doesn't support the language, or SciPy is needed to learn vectors
+        but isn't installed.
     """
     return make_config(options)
 
 
 def make_config(options: InitOptions, kept: KeptDocs | None = None) -> str:
-    """Make a config: see `init`.
+    """Create a config: see `init`.
 
-    options (InitOptions): What the config is for.
-    kept (KeptDocs | None): Keeps the docs of the training corpus, and what was reported of them.
-        None: they aren't kept, and problems become warnings.
+    options (InitOptions): The options of the config.
+    kept (KeptDocs | None): Stores the docs of the training corpus and the reader's report on them.
+        If None, they aren't stored, and problems become warnings.
     RETURNS (str): The config.
     RAISES (ValueError, ImportError): See `init`.
     """
@@ -78,15 +80,15 @@ def make_config(options: InitOptions, kept: KeptDocs | None = None) -> str:
 
 
 def write_files(plan: Plan) -> None:
-    """Write the files that the config refers to: the label tree of `tree_by_prefix`, and the
-    vectors of `raw_paths`.
+    """Write the files that the config refers to: the label tree of `tree_by_prefix` and the vectors
+    of `raw_paths`.
 
-    RAISES (ValueError): If a file exists, no label has the separator of `tree_by_prefix`, or
-        vectors can't be learned: see `learn_with_corpus`.
+    RAISES (ValueError): If a file already exists, no label contains the separator `tree_by_prefix`,
+        or vectors can't be learned: see `learn_with_corpus`.
     """
     options = plan.options
     if options.tree_by_prefix is not None:
-        assert options.tree_path is not None  # `InitOptions.completed` has filled it in
+        assert options.tree_path is not None  # set by `InitOptions.completed`
         if not options.force:
             refuse_existing(options.tree_path)
         write_tree(options.tree_path, sorted(plan.corpus.label_counts), options.tree_by_prefix)

@@ -1,7 +1,7 @@
-"""The labels of each component, where spans overlap.
+"""Assign labels to components if spans overlap.
 
-One component can't predict spans that overlap. If spans may overlap, labels are divided into
-groups, and each group gets a component.
+A component can't predict overlapping spans. If spans may overlap, the labels are divided into
+groups, with a separate component for each group.
 """
 
 import json
@@ -15,25 +15,25 @@ from typing import Any
 from .corpus_statistics import CorpusStatistics
 
 MAX_OVERLAP = 0.01
-"""A component can't predict both of two spans that overlap. So at most this share of the spans of a
-label may overlap with spans of other labels of the same component."""
+"""The maximum share of a label's spans that may overlap with spans of other labels of the same
+component. A component can only predict one of two overlapping spans."""
 
 
 def has_overlaps(labels: Sequence[str], corpus: CorpusStatistics) -> bool:
-    """Whether any two spans with these labels overlap in the corpus."""
-    # "With replacement" gives pairs of a label with itself, too.
+    """Check whether any two spans with these labels overlap in the corpus."""
+    # "with_replacement" includes pairs of a label with itself.
     return any(pair in corpus.overlaps for pair in combinations_with_replacement(labels, 2))
 
 
 def choose_groups(corpus: CorpusStatistics, path: Path | None) -> dict[str, list[str]]:
-    """Choose the labels of each component. They are read from a file or, without one, divided by
-    which spans overlap in the corpus.
+    """Choose the labels of each component. They are read from a file, if given. Otherwise, they are
+    divided based on which spans overlap in the corpus.
 
-    corpus (CorpusStatistics): The corpus.
+    corpus (CorpusStatistics): The statistics of the training corpus.
     path (Path | None): The file: see `read_groups`.
-    RETURNS (dict[str, list[str]]): The labels of each component, keyed by its name.
-    RAISES (ValueError): If there is neither a file nor a corpus, or the file doesn't have each
-        label once.
+    RETURNS (dict[str, list[str]]): The labels of each component, keyed by component name.
+    RAISES (ValueError): If neither a file nor a corpus is given, or the file doesn't contain each
+        label exactly once.
     """
     if path is not None:
         return read_groups(path, corpus.label_counts)
@@ -50,14 +50,12 @@ def choose_groups(corpus: CorpusStatistics, path: Path | None) -> dict[str, list
 def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
-    Labels are assigned one after another, the most frequent first. Each label joins the group with
-    which its spans overlap least often. If even there they overlap more often than `MAX_OVERLAP`
-    times for each span, the label opens a new group.
-    """
+    Labels are assigned one by one, the most frequent first. Each label is added to the group with
+    the fewest overlaps. If there are more than `MAX_OVERLAP` overlaps per span even with this
+    group, a new group is created."""
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        # For each group the number of overlaps between a span with this label and a span of the
-        # group
+        # The number of overlaps between spans with this label and spans of each group
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
@@ -71,12 +69,12 @@ def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """Choose the value of the setting `own_labels` of each component.
+    """Choose the value of the `own_labels` setting of each component.
 
-    groups (Mapping[str, list[str]]): The labels of each component, keyed by its name. Empty: there
-        is one component, "ner".
-    RETURNS (dict[str, list[str] | None]): The value for each component, keyed by its name. A single
-        component has all labels, so its value is None.
+    groups (Mapping[str, list[str]]): The labels of each component, keyed by component name. If
+        empty, the only component is "ner".
+    RETURNS (dict[str, list[str] | None]): The value for each component, keyed by component name. It
+        is None for a single component, which has all labels.
     """
     names = list(groups) or ["ner"]
     if len(names) == 1:
@@ -85,8 +83,8 @@ def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str]
 
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Read the labels of each component from a JSON file: {component: [labels]}. The keys of
-    `label_counts` are the labels of the corpus. The file must have each of them once."""
+    """Read the labels of each component from a JSON file in the format {component: [labels]}. The
+    file must contain each label of the corpus, i.e. each key of `label_counts`, exactly once."""
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
@@ -107,16 +105,16 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
 
 
 def are_groups(groups: Any) -> bool:
-    """Whether a JSON value is {component: [labels]}: a dictionary from the names of components, of
-    letters, digits and underscores, to lists of at least one label."""
+    """Check whether a JSON value has the format {component: [labels]}: a dictionary that maps
+    component names (letters, digits and underscores) to lists of at least one label."""
     if not isinstance(groups, dict) or not groups:
         return False
     for name, labels in groups.items():
         has_labels = isinstance(labels, list) and len(labels) > 0
         if not has_labels or not all(isinstance(label, str) for label in labels):
             return False
-        # The name is part of the names of sections, [components.NAME], where other characters, such
-        # as a dot or a bracket, may have a meaning.
+        # The name is used in section names, [components.NAME], where other characters such as dots
+        # or brackets may have a special meaning.
         if re.fullmatch(r"\w+", name) is None:
             return False
     return True

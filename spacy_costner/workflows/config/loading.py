@@ -1,5 +1,4 @@
-"""Read configs and load trained pipelines. Where spaCy's errors would be hard to understand, errors
-say what was expected."""
+"""Read configs and load trained pipelines, with clearer error messages than spaCy's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,18 +14,19 @@ from ...readers import ReadOptions
 from .unknown_settings import check_overrides
 
 META = "meta.json"
-"""The file by which the folder of a pipeline is known."""
+"""The file that identifies a folder as a pipeline."""
 
 READER = "spacy_costner.read.v1"
 """The registered name of `readers.make_reader`."""
 
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """Read a config for training, and override some of its settings.
+    """Read a config for training and override some of its settings.
 
-    path (str | Path): The file, or the folder of a pipeline, which has its config.
-    overrides (Mapping[str, Any]): New values of settings, by names such as "paths.train".
-    RAISES (ValueError): If the file isn't a config for training, or lacks one of these settings.
+    path (str | Path): The config file, or the folder of a pipeline with a config.
+    overrides (Mapping[str, Any]): New values of settings, keyed by names such as "paths.train".
+    RAISES (ValueError): If the file isn't a training config, or doesn't contain one of the
+        settings.
     """
     config = open_config(path)
     for name in ("nlp", "training"):
@@ -34,13 +34,13 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
             sections = ", ".join(f"[{section}]" for section in config) or "no section"
             raise ValueError(f"{path}: expected a config with [{name}], got {sections}")
     check_overrides(config, overrides)
-    # spaCy applies overrides while it reads a config, so the file is read again.
+    # spaCy applies overrides when reading a config, so read the file again.
     return load_config(find_config_file(path), overrides=dict(overrides), interpolate=False)
 
 
 def find_config_file(path: str | Path) -> Path:
-    """Find the file of a config: the path itself or, if that is the folder of a pipeline, the
-    config in it. Another folder is an error."""
+    """Find the file of a config: the path itself or, for the folder of a pipeline, the config in
+    this folder. Raises an error for other folders."""
     folder = Path(path)
     if not folder.is_dir():
         return folder
@@ -52,12 +52,12 @@ def find_config_file(path: str | Path) -> Path:
 
 
 def with_reading(config: Config, reading: ReadOptions) -> Config:
-    """Let the corpora of a config be read with other options.
+    """Override the settings for reading the corpora of a config.
 
     config (Config): The config.
-    reading (ReadOptions): The options. They replace the settings of our readers in [corpora].
-    RETURNS (Config): A copy with these settings, or the config itself if there are none.
-    RAISES (ValueError): If the config has none of our readers.
+    reading (ReadOptions): The options. They override the settings of our readers in [corpora].
+    RETURNS (Config): A copy with the new settings, or the original config if no options are set.
+    RAISES (ValueError): If the config doesn't use any of our readers.
     """
     settings = reading.settings()
     if not settings:
@@ -75,10 +75,10 @@ def with_reading(config: Config, reading: ReadOptions) -> Config:
 
 
 def open_config(path: str | Path) -> Config:
-    """Read a config, without filling in its variables.
+    """Read a config without interpolating its variables.
 
-    path (str | Path): The file, or the folder of a pipeline, which has its config.
-    RAISES (ValueError): If the file isn't a config: it may be a corpus, for example.
+    path (str | Path): The config file, or the folder of a pipeline with a config.
+    RAISES (ValueError): If the file isn't a config, but a corpus, for example.
     """
     try:
         return load_config(find_config_file(path), interpolate=False)
@@ -93,13 +93,13 @@ def open_config(path: str | Path) -> Config:
 def load_pipeline(
     model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
-    """Load a pipeline. Leftovers of a process that was killed while it saved the pipeline are
-    cleaned up first: see `saving.clear`.
+    """Load a pipeline. First cleans up after processes that were killed while saving the pipeline:
+    see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
-    code_path (str | Path | None): Python file with registered functions to be imported.
-    use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (ValueError): If the path is a file or another folder.
+    code_path (str | Path | None): Python file with registered functions to import.
+    use_gpu (int): GPU ID, or -1 for CPU.
+    RAISES (ValueError): If the path is a file, or a folder without a pipeline.
     """
     check_is_pipeline(model)
     setup_gpu(use_gpu, silent=True)
@@ -108,12 +108,12 @@ def load_pipeline(
 
 
 def check_is_pipeline(model: str | Path) -> None:
-    """Check that a path isn't a file, or a folder that isn't a pipeline, such as the output folder
-    of `fit`, which has a pipeline in it. Leftovers of a process that was killed while it saved the
-    pipeline are cleaned up first: see `saving.clear`.
+    """Check that a path isn't a file, or a folder without a pipeline. The output folder of `fit`
+    isn't a pipeline itself, but contains one. First cleans up after processes that were killed
+    while saving the pipeline: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
-    RAISES (ValueError): If it is.
+    RAISES (ValueError): If the path is a file, or a folder without a pipeline.
     """
     expected = f"{model}: expected a trained pipeline, a package or a folder"
     path = Path(model)
@@ -125,7 +125,8 @@ def check_is_pipeline(model: str | Path) -> None:
 
 
 def did_you_mean(folder: str | Path) -> str:
-    """A question that names a pipeline in a folder, such as model-best. Empty without one."""
+    """Suggest a pipeline within a folder, e.g. model-best. Returns an empty string if there is
+    none."""
     for file in sorted(Path(folder).glob(f"*/{META}")):
         return f": did you mean {file.parent}?"
     return ""

@@ -1,4 +1,4 @@
-"""The plan of a config: all choices that its options make or leave open."""
+"""The plan of a config: all choices, whether set by options or made automatically."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from .loss_blocks import build_loss, choose_losses, parse_losses
 
 @dataclass(frozen=True)
 class Plan:
-    """All choices for a config. The template uses the fields of `InitOptions`, `Plan` and
-    `TemplateValues` by their names. Where the first two have the same name, the plan's field
-    counts.
+    """All choices for a config. The template refers to the fields of `InitOptions`, `Plan` and
+    `TemplateValues` by name. If `InitOptions` and `Plan` have a field of the same name, the plan's
+    field is used.
 
-    options (InitOptions): The options, completed.
+    options (InitOptions): The completed options.
     corpus (CorpusStatistics): The statistics of the training corpus.
-    groups (Mapping[str, list[str]]): The labels of each component; empty if no spans may overlap.
-    aim (str): What should be best: see `InitOptions`.
-    costs (GivenCosts): The costs that the options give.
+    groups (Mapping[str, list[str]]): The labels of each component. Empty if spans can't overlap.
+    aim (str): The aim: see `InitOptions`.
+    costs (GivenCosts): The costs set by the options.
     losses (Sequence[str]): The short name of the loss, or of each loss of a schedule.
     decoding (Decoding): How entities are chosen.
     """
@@ -36,12 +36,12 @@ class Plan:
 
 
 def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
-    """Choose what the options leave open: see docs/init.md.
+    """Choose all settings that aren't set by the options: see docs/init.md.
 
-    options (InitOptions): The options, completed.
+    options (InitOptions): The completed options.
     corpus (CorpusStatistics): The statistics of the training corpus.
-    RAISES (ValueError): If a loss or cost isn't registered, if options can't be combined, or if the
-        file of groups can't be read or lacks a label of the corpus.
+    RAISES (ValueError): If a loss or cost isn't registered, options can't be combined, or the file
+        of groups can't be read or lacks a label of the corpus.
     """
     groups: dict[str, list[str]] = {}
     if options.spans_key is not None:
@@ -58,7 +58,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
         losses = parse_losses(options.loss)
     decoding = options.decoding
     if decoding is None:
-        last_loss = build_loss(losses[-1])  # The trained model has the scores of this loss.
+        last_loss = build_loss(losses[-1])  # the loss that the trained model ends with
         decoding = choose_decoding(options.model, aim, last_loss, inner_nodes=options.inner_nodes)
     plan = Plan(
         options=options,
@@ -74,14 +74,14 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
 
 
 def check_plan(plan: Plan) -> None:
-    """Check that no choice makes another one pointless or impossible."""
+    """Check that the choices of a plan are compatible with each other."""
     if plan.decoding == "min-cost" and plan.aim != "cost":
         raise ValueError(
             "`decoding`: expected min-cost with `aim` cost only: `tune` would replace it, and "
             "`guarantee` chooses a set of spans"
         )
 
-    # Some options are pointless if scores are not probabilities after training.
+    # Some options require scores that are probabilities after training.
     option_of_probabilities = None
     if plan.aim == "guarantee":
         option_of_probabilities = "`aim` guarantee"
@@ -94,7 +94,7 @@ def check_plan(plan: Plan) -> None:
             f"{last_loss}: its scores are not probabilities"
         )
 
-    # A cost is used by a loss or by the aim. A tree is used by the scorer, with every loss.
+    # Costs are used by the loss or the aim. A label tree is also used by the scorer, with any loss.
     has_tree = "tree" in plan.costs.blocks
     has_cost_in_training = any(build_loss(name).cost for name in plan.losses)
     is_cost_used = has_cost_in_training or plan.aim == "cost" or has_tree

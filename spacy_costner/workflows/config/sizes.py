@@ -1,4 +1,4 @@
-"""Settings that fit the size of a corpus: rows of embeddings, batches, epochs."""
+"""Settings that depend on the size of a corpus: embedding rows, batches, and epochs."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ from .corpus_statistics import SPACY_EMBED_ROWS, CorpusStatistics
 from .init_options import Model
 
 MIN_EMBED_ROWS = 1000
-"""The minimum number of these rows, however small the corpus."""
+"""The minimum number of rows of the word form embeddings."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Settings that fit the size of a corpus. All but the last are settings of [training].
+    """Settings that depend on the size of a corpus. All except the last belong to [training].
 
     batcher (Block): The block of the batcher.
     eval_frequency (int): The number of steps between evaluations.
-    patience (int): The number of steps without a better score after which training ends. 0: no
+    patience (int): The number of steps without improvement after which training ends, or 0 for no
         limit.
-    max_epochs (int): The number of epochs. 0: no limit.
-    max_steps (int): The number of steps. 0: no limit.
-    n_embed_rows (int): How many rows the table of word forms has.
+    max_epochs (int): The maximum number of epochs, or 0 for no limit.
+    max_steps (int): The maximum number of steps, or 0 for no limit.
+    n_embed_rows (int): The number of rows of the word form embeddings.
     """
 
     batcher: Block
@@ -34,23 +34,23 @@ class Sizes:
 
 
 def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
-    """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
-    100 batches or more. The model is evaluated at least once in each epoch."""
+    """Choose settings based on the size of a corpus. If the corpus is large enough, an epoch has at
+    least 100 batches. The model is evaluated at least once per epoch."""
     batcher, batch_size = choose_batcher(model, corpus)
-    # The number of steps of an epoch. Without a corpus, assume a large one.
+    # The number of steps per epoch. Without a corpus, assume a large one.
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
-        # A batcher only needs the length of a doc, so a range of that length is enough.
+        # The batcher only uses the lengths of docs, so ranges of the same lengths are enough.
         docs = [range(length) for length in corpus.doc_lengths]
         n_batches = len(list(make_batches(docs)))
-        # Shuffled docs may make fewer batches than docs in order. A tenth less is safe.
+        # Shuffling the docs may result in fewer batches, so reduce the number by 10 %.
         n_steps = max(1, int(n_batches * 0.9))
-    # A row for each word form, within limits
+    # One row per word form, within limits
     n_embed_rows = min(SPACY_EMBED_ROWS, max(MIN_EMBED_ROWS, corpus.n_word_forms))
 
-    # A linear model has a fixed number of epochs, as it learns quickly, and is evaluated twice in
-    # each. 0 is no limit.
+    # A linear model learns quickly, so it is trained for a fixed number of epochs and evaluated
+    # twice per epoch. 0 means no limit.
     if model == "linear":
         return Sizes(
             batcher,
@@ -61,19 +61,19 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
             n_embed_rows=n_embed_rows,
         )
 
-    # Other models are trained until there was no better score for `patience` steps.
+    # Other models are trained until there is no improvement for `patience` steps.
     if model != "transformer":
-        # Their batches grow, as in spaCy's own configs.
+        # Use growing batches, as in spaCy's default configs.
         batcher["size"] = {
             "@schedules": "compounding.v1",
             "start": 100,
             "stop": batch_size,
             "compound": 1.001,
         }
-    # The values of spaCy's own configs, or more if an epoch is long
+    # The values in spaCy's default configs, which are increased for long epochs
     least_patience = 1600
     least_steps = 20000
-    if model == "hybrid":  # Its linear part is already trained when training begins.
+    if model == "hybrid":  # the linear part is already trained
         least_patience = 1000
         least_steps = 3000
     return Sizes(
@@ -87,10 +87,10 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
 
 
 def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
-    """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
-    within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
-    transformers, the tolerance, and the limits of models other than the linear one are from spaCy's
-    quickstart. Returns the block of the batcher, and the number of words of a batch."""
+    """Choose the batcher for training. Each batch contains about a hundredth of the words of the
+    corpus, within limits. For transformers, the batch size is fixed and includes padding. The
+    settings for transformers, the tolerance, and the limits for nonlinear models are taken from
+    spaCy's quickstart. Returns the block of the batcher and the number of words per batch."""
     if model == "transformer":
         size = 2000
         block = {

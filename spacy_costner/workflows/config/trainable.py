@@ -1,4 +1,4 @@
-"""Which components of a config `fit` can train."""
+"""Find the components of a config that `fit` can train."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
 
 
 def check_end(training: Mapping[str, Any]) -> None:
-    """Check that training ends after some number of epochs or steps. spaCy's -1 epochs, for a
-    corpus that is a stream, are refused.
+    """Check that the number of training epochs or steps is limited. spaCy's value of -1 epochs, for
+    streamed corpora, isn't supported.
 
-    training (Mapping[str, Any]): The settings of the block [training].
-    RAISES (ValueError): If it doesn't end, or a limit is below 0.
+    training (Mapping[str, Any]): The settings of the [training] block.
+    RAISES (ValueError): If neither number is limited, or a limit is negative.
     """
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
-    # In spaCy, 0 is no limit. So one of the two has to be above 0.
+    # In spaCy, 0 means no limit, so at least one of the values must be positive.
     if max(limits.values()) <= 0 or min(limits.values()) < 0:
         raise ValueError(
             "training: expected max_epochs or max_steps of at least 1, and neither below 0, got "
@@ -36,17 +36,17 @@ def check_end(training: Mapping[str, Any]) -> None:
 
 
 def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
-    """Find the components of a pipeline that `fit` trains. That is one component, or several that
-    have the same `spans_key`.
+    """Find the components of a pipeline that `fit` trains: one component, or several components
+    with the same `spans_key`.
 
-    frozen (Iterable[str]): The names of components that are not trained.
-    RAISES (ValueError): If the pipeline has none, if other components would have to be trained, or
-        if a model is not linear.
+    frozen (Iterable[str]): The names of components that aren't trained.
+    RAISES (ValueError): If the pipeline has no such component, if other components need training,
+        or if a model isn't linear.
     """
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []
     for name, pipe in nlp.pipeline:
-        # A component may be a function, which has no such attribute.
+        # Function components don't have this attribute.
         is_trainable = getattr(pipe, "is_trainable", False)
         if name in frozen or not is_trainable:
             continue
@@ -69,17 +69,17 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
 
 
 def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
-    """Whether `fit` can train components with these `spans_key`s in one run: a single component, or
-    several components with the same key."""
+    """Check whether `fit` can train components with these values of `spans_key` in a single run:
+    one component, or several components with the same key."""
     if len(spans_keys) <= 1:
         return len(spans_keys) == 1
     return None not in spans_keys and len(set(spans_keys)) == 1
 
 
 def can_be_fitted(config: Config) -> bool:
-    """Whether `fit` can train the pipeline of a config: all models to train are linear and can be
-    fitted together, training has an end, and all settings are known. Only configs are read: no
-    pipeline is built."""
+    """Check whether `fit` can train the pipeline of a config: all models to train are linear and
+    can be trained together, the training time is limited, and all settings are known. This only
+    reads configs and doesn't build a pipeline."""
     try:
         check_settings(config)
         complete = Config(Language.default_config).merge(config).interpolate()
@@ -95,8 +95,8 @@ def can_be_fitted(config: Config) -> bool:
 
 
 def blocks_to_train(config: Config) -> list[dict[str, Any]]:
-    """The blocks of the components that training changes: those that have a model and are neither
-    frozen nor disabled. Settings that are not in a block are added, with the defaults of its
+    """Return the blocks of the components that are updated in training: components with a model
+    that are neither frozen nor disabled. Missing settings are filled in with the defaults of the
     factory."""
     language = get_lang_class(config["nlp"]["lang"])
     not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
@@ -113,8 +113,8 @@ def blocks_to_train(config: Config) -> list[dict[str, Any]]:
 
 
 def component_block(config: Config, name: str) -> dict[str, Any]:
-    """The block of a component in an interpolated config. If the component is taken from another
-    pipeline (`source`), it is the block in the config of that pipeline."""
+    """Return the block of a component in an interpolated config. For a component that is sourced
+    from another pipeline (`source`), the block is taken from the config of that pipeline."""
     block = config["components"][name]
     if "source" not in block:
         return block

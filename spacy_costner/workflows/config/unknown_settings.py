@@ -1,8 +1,8 @@
-"""Check that the settings of a config are read by something. A mistyped setting is an error that
-suggests the nearest name.
+"""Check that all settings of a config are known. A mistyped setting raises an error that suggests
+the closest name.
 
-spaCy silently ignores unknown settings of [training], [nlp], [initialize] and [pretraining]. In
-this file, a block is a section of a config with the sections within it.
+spaCy silently ignores unknown settings in [training], [nlp], [initialize] and [pretraining]. In
+this module, a block is a section of a config, including its subsections.
 """
 
 import inspect
@@ -28,30 +28,29 @@ SCHEMAS = {
     "initialize": ConfigSchemaInit,
     "pretraining": ConfigSchemaPretrain,
 }
-"""spaCy's schemas of sections: the names of their settings."""
+"""spaCy's schemas of sections, which define the names of their settings."""
 
 CHECKED = frozenset([*SCHEMAS, "components", "corpora"])
-"""The sections whose settings have fixed names. Other sections, such as [paths], may have settings
-of any name."""
+"""The sections whose settings have fixed names. Other sections, such as [paths], may contain any
+settings."""
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that the settings of a config, complete or not, are read by something: the settings of
-    the sections in `SCHEMAS`, and of all blocks that name a registered function or the factory of a
-    component. Other sections and settings may have any name.
+    """Check that the settings of a full or partial config are known: the settings of the sections
+    in `SCHEMAS`, and of all blocks that refer to a registered function or a component factory.
+    Other sections and settings may have any name.
 
     config (Mapping[str, Any]): The config.
-    source (object): The file of the config, with which the message of an error begins. None: the
-        message names no file.
-    RAISES (ValueError): If nothing reads a setting.
+    source (object): The path of the config, to include in error messages. Optional.
+    RAISES (ValueError): If a setting is unknown.
     """
-    _import_factories()  # `_check_blocks` looks them up in the registry.
+    _import_factories()  # `_check_blocks` looks them up in the registry
     for section, schema in SCHEMAS.items():
-        # The annotations of a schema are keyed by the names of its settings.
+        # The annotations of a schema are keyed by setting name.
         _check_names(config.get(section, {}), schema.__annotations__, section, source)
 
-    # Each block in [initialize.components] is for a component of the pipeline. If a part of a
-    # config has no [components], any name is allowed there.
+    # Each block in [initialize.components] must belong to a component of the pipeline. A partial
+    # config without [components] may contain any names there.
     initialized = config.get("initialize", {}).get("components", {})
     components = config.get("components", initialized)
     _check_names(initialized, components, "initialize.components", source)
@@ -60,16 +59,16 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
 
 @cache
 def _import_factories() -> None:
-    """Import the factories of all installed packages, as spaCy does for each pipeline, so that the
-    registry has them."""
+    """Import the factories of all installed packages, so that they are registered. spaCy does this
+    whenever it creates a pipeline."""
     spacy.blank("xx")
 
 
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
-    """Check the settings of all blocks within a block that have a registered function or the
-    factory of a component, such as [training.optimizer]. The outer block has the name `path`, such
-    as "training"; the whole config has the name "". A setting that nothing reads
-    is an error."""
+    """Check the settings of all subsections of a block that refer to a registered function or a
+    component factory, such as [training.optimizer]. `path` is the name of the block, e.g.
+    "training", or an empty string for the whole config. Raises a ValueError if a setting is
+    unknown."""
     for name, inner_block in block.items():
         if not isinstance(inner_block, Mapping):
             continue
@@ -77,17 +76,16 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
         _check_blocks(inner_block, inner_path, source)
         parameters = _find_parameters(inner_block)
         if parameters is not None:
-            # Two names aren't settings: "@losses" says what the function is, and "*" is a block of
-            # its positional arguments.
+            # Exclude keys that aren't settings: "@losses" etc. specify the function, and "*"
+            # contains its positional arguments.
             settings = [key for key in inner_block if not key.startswith(("@", "*"))]
             _check_names(settings, parameters, inner_path, source)
 
 
 def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
-    """Find the settings that a block may have. These are the parameters of its registered function,
-    which "@losses" names, for example, or of the factory of its component. None if the block has
-    neither function nor factory, if these aren't registered, or if they take settings of any
-    name."""
+    """Find the settings that a block may contain: the parameters of its registered function (e.g.
+    specified by "@losses") or of its component factory. Returns None if the block has no function
+    or factory, if it isn't registered, or if it accepts settings of any name."""
     functions: list[tuple[str, Any]] = []
     for key, value in block.items():
         if key.startswith("@"):
@@ -105,37 +103,37 @@ def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
     except (TypeError, ValueError):
         return None
     if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None  # The function has **settings: any name is allowed.
+        return None  # the function accepts **kwargs
 
     if not is_component:
         return list(parameters)
-    # A factory also has the parameters "nlp" and "name", which aren't settings: spaCy passes the
-    # pipeline and the name of the component.
+    # The parameters "nlp" and "name" of a factory aren't settings: spaCy passes the pipeline and
+    # the name of the component.
     return {"factory", *parameters} - {"nlp", "name"}
 
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Check that the settings that a command line overrides exist in the config, so that a mistyped
-    one is noticed. Settings of sections such as [training] are left to `check_settings`.
+    """Check that the settings overridden on the command line exist in the config, to detect
+    mistyped names. Settings in sections such as [training] are checked by `check_settings`.
 
-    config (Mapping[str, Any]): The config, whose variables are not filled in.
-    overrides (Mapping[str, Any]): The new values of settings, by names such as "paths.train".
+    config (Mapping[str, Any]): The config, without interpolated variables.
+    overrides (Mapping[str, Any]): The new values of settings, keyed by names such as "paths.train".
     RAISES (ValueError): If a setting or its section doesn't exist.
     """
     full_config = Config(Language.default_config).merge(dict(config))
     config_text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:
         names_to_check = path.split(".")
-        is_variable = f"${{{path}}}" in config_text  # The config refers to it: ${paths.train}.
+        is_variable = f"${{{path}}}" in config_text  # e.g. ${paths.train}
         if is_variable or names_to_check[0] in CHECKED:
-            # The config may lack the setting itself: the variable gets its value from the
-            # overrides, or `check_settings` checks its name. Only its section has to exist.
+            # Only check the section. The setting itself may be missing from the config: overrides
+            # can define the value of a variable, and `check_settings` checks the other names.
             names_to_check.pop()
-        # Begin with the whole config, and go from one section to the section within it.
+        # Descend from the whole config to the section of the setting.
         block: Any = full_config
         for i, name in enumerate(names_to_check):
             if not isinstance(block, Mapping):
-                break  # The value of a setting has no settings within it.
+                break  # the value of a setting has no subsections
             section = ".".join(names_to_check[:i])
             _check_names([name], block, section, source=None)
             block = block[name]
@@ -144,7 +142,7 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 def _check_names(
     names: Iterable[str], allowed: Collection[str], section: str, source: object
 ) -> None:
-    """Check that a section, such as "training", has only the settings that are allowed."""
+    """Check that a section, e.g. "training", only contains allowed settings."""
     for name in names:
         if name in allowed:
             continue

@@ -1,10 +1,10 @@
-"""Predict annotated docs. Their posterior is computed once, and can then be decoded and scored in
-several ways.
+"""Predict annotated docs. The posterior is computed once and can be decoded and scored in several
+ways.
 
-Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, whose
-annotation was set by an earlier component. An entity counts if all of its tokens count, unless the
-component learns its label but doesn't write it. `DevPredictions` has the posterior, and the tokens
-and entities that count.
+Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, which were
+annotated by an earlier component. An entity counts if all of its tokens count, unless the component
+learns its label but doesn't write it. `DevPredictions` contains the posterior and the tokens and
+entities that count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,17 +37,17 @@ from ..components import find_components, run_after, run_before
 class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
-    examples (list[Example]): The predicted docs as the component gets them, and the annotated docs.
-        If the component has a `spans_key`, the predicted docs have no entities, and the entities of
-        the annotated docs are its spans.
+    examples (list[Example]): The predicted docs as passed to the component, and the annotated docs.
+        If the component has a `spans_key`, its spans become the entities of the annotated docs, and
+        the predicted docs have no entities.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
-    gold (Entities): The annotated entities that count. The label is -1 if the component doesn't
-        have it.
-    is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
-    other_labels (Sequence[int]): Labels whose entities don't count, as the component learns but
-        doesn't write them. Indices of its labels.
+    gold (Entities): The annotated entities that count. The label is -1 if it is unknown to the
+        component.
+    is_counted (Array1d): Whether each token is annotated and not preset. Shape: (N,)
+    other_labels (Sequence[int]): The indices of labels that the component learns but doesn't write.
+        Their entities don't count.
     originals (Sequence[Example]): The predicted docs with the annotation of earlier components, and
-        the annotated docs as they were read. Without a `spans_key` they are `examples`.
+        the original annotated docs. Without a `spans_key`, they are identical to `examples`.
     """
 
     examples: list[Example]
@@ -58,15 +58,16 @@ class DevPredictions(NamedTuple):
     originals: Sequence[Example] = ()
 
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
-        """The same docs, with their posterior at another temperature.
+        """Return a copy with the posterior at another temperature.
 
-        temperature (Temperature): The temperature.
+        temperature (Temperature): The new temperature.
         """
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the docs in the test for a shift: see `doc_entropy.measure_docs`. Call this
-        before `predict` writes entities to the docs, which would count as presets. Shape: (B,)"""
+        """Compute the scores of the docs in the test for a shift: see `doc_entropy.measure_docs`.
+        Must be called before `predict` writes entities to the docs, because they would count as
+        presets. Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
         entropies, _ = measure_docs(self.posterior, tokens)
         return entropies
@@ -74,46 +75,47 @@ class DevPredictions(NamedTuple):
     def decode(self, decoding: Decoding) -> Entities:
         """Decode the posterior. Returns the predicted entities that count.
 
-        decoding (Decoding): The decoding.
+        decoding (Decoding): The decoding to apply.
         """
         decoded = decoding.decode(self.posterior, decoding.settings)
         return self.select_counted(decoded.entities)
 
     def select_counted(self, entities: Entities) -> Entities:
-        """Remove whitespace from the ends of entities, and leave out entities that don't count."""
+        """Strip whitespace from the ends of entities and select the entities that count."""
         trimmed = entities.trim(self.posterior.is_space)
         return trimmed.select(self.are_counted(trimmed))
 
     def are_counted(self, entities: Entities) -> Array1d:
-        """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
-        # The number of ignored tokens before each token, and at the end the number of all of them.
-        # Shape: (N + 1,). All tokens of an entity count if this number is equal at its begin and at
-        # its end.
+        """Check which entities have a label that counts and only contain tokens that count. Shape:
+        (E,)"""
+        # The number of ignored tokens before each token, followed by their total number. Shape: (N
+        # + 1,). All tokens of an entity count if this number is the same at its begin and at its
+        # end.
         n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
         has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of_entity(self, entities: Entities) -> Ints1d:
-        """The index of the doc of each entity. Shape: (E,)"""
+        """Return the index of the doc of each entity. Shape: (E,)"""
         doc_ends = numpy.cumsum(self.posterior.doc_lengths)
-        # An entity is in the first doc that ends after its first token.
+        # An entity is in the first doc that ends after the entity's first token.
         return numpy.searchsorted(doc_ends, entities.begin, side="right")
 
     def count_in_docs(self, entities: Entities) -> Ints1d:
-        """The number of entities in each doc. Shape: (B,)"""
+        """Count the entities in each doc. Shape: (B,)"""
         n_docs = len(self.posterior.doc_lengths)
         return numpy.bincount(self.doc_of_entity(entities), minlength=n_docs)
 
     def is_correct(self, entities: Entities) -> Array1d:
-        """True for the entities that are annotated. Shape: (E,)"""
+        """Check which entities are annotated. Shape: (E,)"""
         return numpy.isin(self.entity_keys(entities), self.entity_keys(self.gold))
 
     def entity_keys(self, entities: Entities) -> Ints1d:
-        """A number for each entity. Two entities have the same number if they have the same tokens
-        and label. All inner nodes of a label tree count as one label. Shape: (E,)"""
-        # Begin, end and label become the digits of one number, as 2, 5 and 1 become 251. The digit
-        # of an end has the values 0 to N. A label has the values -1 to `n_labels`, which stands for
-        # any inner node; 1 is added to begin at 0.
+        """Compute a numeric key for each entity. Two entities have the same key if they have the
+        same tokens and label. All inner nodes of a label tree count as one label. Shape: (E,)"""
+        # Combine begin, end and label into a single number, like the digits 2, 5 and 1 into 251.
+        # The end ranges from 0 to N. The label ranges from -1 to `n_labels`, which represents any
+        # inner node, and is shifted by 1 so that it starts at 0.
         n_tokens = len(self.is_counted)
         n_labels = len(self.posterior.tags.labels)
         begins_and_ends = entities.begin.astype("int64") * (n_tokens + 1) + entities.end
@@ -124,7 +126,7 @@ class DevPredictions(NamedTuple):
 def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[Example]:
     """Replace the predicted docs of examples.
 
-    examples (Iterable[Example]): The examples, whose annotated docs are kept.
+    examples (Iterable[Example]): The examples. Their annotated docs are kept.
     docs (Iterable[Doc]): The new predicted docs, in the same order.
     RETURNS (list[Example]): The new examples.
     """
@@ -135,11 +137,11 @@ def predict_dev(
     nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> DevPredictions:
     """Run the earlier components of a pipeline on copies of annotated docs, and compute the
-    posterior of a component. Docs without tokens are left out.
+    posterior of a component. Docs without tokens are skipped.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the entities of its docs
-        are the spans with its own labels.
+    ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the annotated spans with
+        its own labels are used as entities.
     examples (Iterable[Example]): The annotated docs.
     RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
@@ -172,8 +174,8 @@ def predict_dev(
 
 
 def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
-    """Make an example for a component with a `spans_key`, in which the spans of its key are the
-    entities of the annotated doc. The predicted doc loses its entities, as entities of other
+    """Create an example for a component with a `spans_key`, with the component's spans as entities
+    of the annotated doc. The entities of the predicted doc are removed, because entities of other
     components would count as presets."""
     doc = eg.predicted.copy()
     doc.set_ents([], default="missing")
@@ -181,13 +183,12 @@ def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
 
 
 def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
-    """Join the posteriors of several batches, at least one, to one. Its arrays are in the memory of
-    the CPU."""
+    """Concatenate the posteriors of one or more batches. The resulting arrays are in CPU memory."""
     emissions: list[Floats2d] = []
     lengths: list[Ints1d] = []
     is_space: list[Array1d] = []
     doc_of_sequence: list[Ints1d] = []
-    n_docs = 0  # the number of docs in the batches before this one
+    n_docs = 0  # the number of docs in previous batches
     for posterior in posteriors:
         scores = map_scores(to_numpy, posterior.scores)
         emissions.append(scores.emissions)
@@ -195,8 +196,8 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
         is_space.append(posterior.is_space)
         doc_of_sequence.append(posterior.doc_of_sequence + n_docs)
         n_docs += len(posterior.doc_lengths)
-    # One model predicted all batches, so all have the same transitions, start and end: here the
-    # arrays of the last batch are kept.
+    # All batches were predicted by the same model, so the transition, start and end scores of the
+    # last batch apply to all of them.
     all_scores = scores._replace(
         emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
     )
@@ -214,14 +215,15 @@ def predict(
     posterior: Posterior,
     confidence: Confidence | None,
 ) -> Prediction:
-    """Decode docs with the decoding of a component, and write the entities to the docs: to
-    `doc.ents` and, if the component has a `spans_key`, also to `doc.spans`.
+    """Decode docs with the decoding of a component, and write the entities to `doc.ents` and, if
+    the component has a `spans_key`, to `doc.spans`.
 
-    ner (CostSensitiveNER): The component whose decoding is used.
-    docs (Sequence[Doc]): The docs to write to.
-    posterior (Posterior): The posterior of the docs, from the model of the component or another
-        model with the same labels.
-    confidence (Confidence | None): Where to write the probabilities of the entities. None: nowhere.
+    ner (CostSensitiveNER): The component that provides the decoding.
+    docs (Sequence[Doc]): The docs to update.
+    posterior (Posterior): The posterior of the docs, from the component's model or another model
+        with the same labels.
+    confidence (Confidence | None): Where to write the probabilities of the entities. If None, they
+        aren't written.
     RETURNS (Prediction): The entities and their probabilities.
     """
     tokens = read_presets(docs)
@@ -236,18 +238,19 @@ def predict(
 
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
-    """Compute the scores that `nlp.evaluate` would return for annotated docs, except the speed,
-    without computing their posterior again. The component decodes the posterior, and then the later
-    components run.
+    """Compute the scores that `nlp.evaluate` would return for annotated docs, except for the speed,
+    but reuse the existing posterior. The component decodes the posterior, and then the later
+    components are run.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` that predicted the docs.
     dev (DevPredictions): The docs with their posterior.
-    RETURNS (dict[str, Any]): The scores by name, as they are in JSON.
+    RETURNS (dict[str, Any]): The JSON-serializable scores, keyed by name.
     """
     docs = [eg.predicted.copy() for eg in dev.originals]
-    # As in `CostSensitiveNER.predict`, but without the guaranteed set and the test for a shift,
-    # which scores don't need. Spans under a key have probabilities even without a confidence.
+    # Like `CostSensitiveNER.predict`, but without the guaranteed set and the test for a shift,
+    # which aren't needed for scores. Spans under a key have probabilities even without a
+    # confidence.
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,
@@ -263,9 +266,9 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Turn on the confidences of a component: it writes the probabilities of its entities to
-    `doc.spans`, under a key that no other `cost_sensitive_ner` uses. Nothing changes if they are on
-    already. The setting is also written to the config of the pipeline.
+    """Enable the confidences of a component, if they aren't already enabled. The component then
+    writes the probabilities of its entities to `doc.spans`, under a key that no other
+    `cost_sensitive_ner` uses. The setting is also written to the config of the pipeline.
 
     nlp (Language): The pipeline, whose config is updated.
     ner (CostSensitiveNER): The component of `nlp`.
@@ -286,16 +289,15 @@ def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
     """Write the scores of a pipeline that was changed after training to its meta. They replace the
-    scores of training in `nlp.meta["performance"]`.
+    scores from training in `nlp.meta["performance"]`.
 
     nlp (Language): The pipeline, whose meta is updated.
     scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
-    source (str): The name of the docs that were scored. It is written as "measured_on".
-    n_docs (int): The number of these docs.
+    source (str): The name of the scored docs, saved under "measured_on".
+    n_docs (int): The number of scored docs.
     """
     performance = nlp.meta.setdefault("performance", {})
-    # Write only the scores that spaCy would write: scores that are in the meta already, and scores
-    # with a weight in the config.
+    # Like spaCy, only write scores that are already in the meta or have a weight in the config.
     names = set(performance)
     names.update(nlp.config["training"].get("score_weights", {}))
     for name in sorted(names):

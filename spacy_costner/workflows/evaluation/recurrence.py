@@ -1,14 +1,15 @@
-"""Find texts that recur: in the training corpus and in evaluation data, or several times in one
+"""Find recurring texts: texts of the training corpus in evaluation data, or duplicates within a
 corpus.
 
-Scores on training docs are too high. But in many corpora some texts recur by chance, such as
-datelines, and other docs from the same source have as many of them. The training corpus shows how
-many: the share of its passages that recur in it (see `training.known_text`). There is a note if the
-component knows a significantly larger share of the passages of docs.
+Scores on training docs are too high. But in many corpora, some texts (such as datelines) recur by
+chance, and they are just as common in other docs from the same source. The share expected by chance
+is estimated from the training corpus: it is the share of its passages that recur in it (see
+`training.known_text`). A note is added if significantly more passages of docs are known to the
+component from training.
 
-Texts that recur in one corpus do no harm, as equal texts stay together where it is divided (see
-`equal_texts`). But a corpus of copies is smaller than it looks. In natural corpora most different
-texts occur once, so there is a note if many occur more than once.
+Texts that recur within a corpus are harmless, because equal texts stay together when the corpus is
+split (see `equal_texts`). But a corpus with many copies is smaller than it seems. Most distinct
+texts of a natural corpus occur only once, so a note is added if many of them occur more than once.
 """
 
 from collections import Counter
@@ -28,26 +29,27 @@ from ...training.known_text import Recurring, passage_ids
 from ..corpora import corpus_path
 
 MAX_KNOWN_SHARE = 0.02
-"""A share of known passages up to this counts as chance. In GENIA and in CoNLL-2000 the share is
-below 1 % by chance."""
+"""Shares of known passages up to this value are attributed to chance. In GENIA and CoNLL-2000, the
+share expected by chance is below 1 %."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
-"""If a component knows a larger share of the passages of docs, and not by chance, the docs are not
-new to it."""
+"""Docs aren't new to a component if a larger share of their passages is known from training, unless
+this share is expected by chance."""
 
 STANDARD_ERRORS = 3
-"""Shares that differ by fewer standard errors may differ by chance."""
+"""The difference of two shares is attributed to chance if it is at most this number of standard
+errors."""
 
 MAX_RECURRING_SHARE = 0.25
-"""There is a note if a larger share of the distinct texts of a corpus occurs more than once. In the
-Spanish corpus of CoNLL-2002, where articles are printed twice, it is 7 %."""
+"""A note is added if a larger share of the distinct texts of a corpus occurs more than once. The
+share is 7 % in the Spanish corpus of CoNLL-2002, which contains articles twice."""
 
 
 class Recurrence(NamedTuple):
     """The number of texts that recur.
 
-    n_recurring (int): The number of texts that recur.
-    n_texts (int): The number of all texts.
+    n_recurring (int): The number of recurring texts.
+    n_texts (int): The total number of texts.
     place (str): The corpus in which they recur.
     """
 
@@ -61,7 +63,7 @@ class Recurrence(NamedTuple):
         return self.n_recurring / max(self.n_texts, 1)
 
     def as_text(self) -> str:
-        """A sentence with the number of texts that recur, for notes and errors."""
+        """Describe the number of recurring texts in a sentence, for notes and error messages."""
         return (
             f"{self.n_recurring:,} of {self.n_texts:,} texts ({100 * self.share:.0f} %) recur in "
             f"{self.place}"
@@ -69,13 +71,13 @@ class Recurrence(NamedTuple):
 
 
 class KnownText(NamedTuple):
-    """The text that a component knows, or would know after training.
+    """The text that a component has seen during training, or would see.
 
     ids (set[int]): The hashes of its passages: see `passage_ids`.
-    recurring (Recurring): The number of passages that recur in the training corpus. It has no
-        passages if that number is unknown.
-    path (str | None): The path of the training corpus. None if it is unknown.
-    place (str): The corpus of the text, for sentences.
+    recurring (Recurring): The number of passages that recur in the training corpus. It contains no
+        passages if the number is unknown.
+    path (str | None): The path of the training corpus, if known.
+    place (str): The source of the text, for use in sentences.
     """
 
     ids: set[int]
@@ -87,13 +89,12 @@ class KnownText(NamedTuple):
     def from_component(
         cls, nlp: Language, ner: CostSensitiveNER, *, with_raw_text: bool = True
     ) -> "KnownText":
-        """The text that a component knows.
+        """Collect the text that a component has seen during training.
 
-        nlp (Language): The pipeline, whose config has the path of the training corpus.
+        nlp (Language): The pipeline. Its config contains the path of the training corpus.
         ner (CostSensitiveNER): The component of `nlp`.
-        with_raw_text (bool): Whether the raw text that the vectors were learned from counts as
-            known, too.
-        RETURNS (KnownText): The hashes of its passages, and its corpus.
+        with_raw_text (bool): Whether to include the raw text that the vectors were learned from.
+        RETURNS (KnownText): The known text.
         """
         path = corpus_path(nlp.config.interpolate(), "train_corpus")
         known = cls(set(ner.trained_on.tolist()), ner.recurring, path)
@@ -106,11 +107,11 @@ class KnownText(NamedTuple):
 
     @classmethod
     def from_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
-        """The text that a component would know if it were trained on docs.
+        """Collect the text that a component would see if it were trained on docs.
 
         docs (Iterable[Doc]): The training docs.
-        path (str | None): The path that they were read from.
-        RETURNS (KnownText): The hashes of its passages, and its corpus.
+        path (str | None): The path of the docs.
+        RETURNS (KnownText): The known text.
         """
         times_of_passage: Counter[int] = Counter()
         for doc in docs:
@@ -118,7 +119,7 @@ class KnownText(NamedTuple):
         return cls(set(times_of_passage), Recurring.from_counts(times_of_passage.values()), path)
 
     def find_in(self, docs: Iterable[Doc]) -> Recurrence:
-        """Count the passages of docs that are known."""
+        """Count the known passages of docs."""
         n_known = 0
         n_passages = 0
         for doc in docs:
@@ -128,20 +129,20 @@ class KnownText(NamedTuple):
         return Recurrence(n_known, n_passages, self.place)
 
     def knows(self, doc: Doc) -> bool:
-        """Whether at least half of the passages of a doc are known. A doc without passages is not
-        known."""
+        """Check whether at least half of the passages of a doc are known. A doc without passages
+        isn't known."""
         found = self.find_in([doc])
         return found.n_recurring > 0 and found.share >= 0.5
 
     def explains(self, found: Recurrence) -> bool:
-        """Whether passages may be known by chance: their share is at most `MAX_KNOWN_SHARE`, or not
-        significantly larger than the share of passages that recur in the training corpus.
+        """Check whether passages may be known by chance: their share is at most `MAX_KNOWN_SHARE`,
+        or not significantly larger than the share of passages that recur in the training corpus.
 
-        Two shares are compared: p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of the N
-        passages of the training corpus that recur, if r recur; and p_2, the share of the n passages
-        of docs that are known. The limit of p_2 is
+        The two shares are p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of recurring
+        passages, if r of the N passages of the training corpus recur; and p_2, the share of the n
+        passages of docs that are known. The upper limit of p_2 is
 
-            p_1 + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
+            max(p_1, MAX_KNOWN_SHARE) + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
         """
         if found.share <= MAX_KNOWN_SHARE:
             return True
@@ -154,25 +155,25 @@ class KnownText(NamedTuple):
 
 
 def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[str]:
-    """Note that texts of docs recur, so that scores on them are misleading: in the training corpus,
-    or several times in the docs.
+    """Create notes about recurring texts that make scores on docs misleading: texts that occur in
+    the training corpus, or several times in the docs.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Sequence[Doc]): The docs to evaluate on.
-    source (str): The path or the name of the docs.
-    RETURNS (list[str]): At most one sentence for the training corpus (see `note_known`), and one
-        for copies (see `note_copies`).
+    source (str): The path or name of the docs.
+    RETURNS (list[str]): At most one sentence about the training corpus (see `note_known`) and one
+        about copies (see `note_copies`).
     """
     return note_known(known, docs, source) + note_copies(docs, source)
 
 
 def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
-    """Note that docs are the training corpus, or that too many of their texts are in it.
+    """Create a note if docs are the training corpus, or if too many of their texts are in it.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Iterable[Doc]): The docs to evaluate on.
-    source (str): The path or the name of the docs.
-    RETURNS (list[str]): One sentence, or none.
+    source (str): The path or name of the docs.
+    RETURNS (list[str]): The note, or an empty list.
     """
     found = known.find_in(docs)
     if is_training_corpus(known, found, source):
@@ -184,19 +185,20 @@ def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
 
 
 def is_training_corpus(known: KnownText, found: Recurrence, source: str) -> bool:
-    """Whether docs are the training corpus: the paths are the same and, if the training text is
-    known, some of it was found in the docs. (A pipeline may have been trained in another folder,
-    where a relative path was another file.)"""
+    """Check whether docs are the training corpus: their path is the same and, if the training text
+    is known, the docs contain some of it. (If the pipeline was trained in another folder, the same
+    relative path may refer to a different file.)"""
     if known.path is None or not is_same_path(known.path, source):
         return False
     return not known.ids or found.n_recurring > 0
 
 
 def is_same_path(path: str | Path, other: str | Path) -> bool:
-    """Whether two paths lead to the same file or folder, also if one of them is relative or a link.
+    """Check whether two paths refer to the same file or folder, even if one of them is relative or
+    a symbolic link.
 
     path (str | Path), other (str | Path): The paths.
-    RETURNS (bool): Whether they do.
+    RETURNS (bool): Whether they refer to the same file or folder.
     """
     return Path(path).resolve() == Path(other).resolve()
 
@@ -204,11 +206,11 @@ def is_same_path(path: str | Path, other: str | Path) -> bool:
 def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
     """Check that docs are new to a component.
 
-    known (KnownText): The text that the component knows.
+    known (KnownText): The text that the component has seen during training.
     docs (Iterable[Doc]): The docs to evaluate on.
-    source (str): The path or the name of the docs, for the error.
-    RAISES (ValueError): If they are the training corpus, or if more than `MAX_KNOWN_SHARE_OF_NEW`
-        of their passages are known, and not by chance.
+    source (str): The path or name of the docs, for the error message.
+    RAISES (ValueError): If the docs are the training corpus, or if the share of known passages
+        exceeds both `MAX_KNOWN_SHARE_OF_NEW` and the share expected by chance.
     """
     found = known.find_in(docs)
     is_known = found.share > MAX_KNOWN_SHARE_OF_NEW and not known.explains(found)
@@ -220,8 +222,8 @@ def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
 
 
 def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
-    """Count the distinct texts that occur more than once in docs. Texts without letters and digits
-    don't count. Returns None if their share is at most `MAX_RECURRING_SHARE`."""
+    """Count the distinct texts that occur more than once in docs. Texts without letters or digits
+    are ignored. Returns None if their share is at most `MAX_RECURRING_SHARE`."""
     ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
     _, times_of_text = numpy.unique(ids[ids != NO_TEXT], return_counts=True)
     n_recurring = int((times_of_text > 1).sum())
@@ -230,11 +232,11 @@ def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
 
 
 def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
-    """Note that many texts occur more than once in docs.
+    """Create a note if many texts occur more than once in docs.
 
-    docs (Iterable[Doc]): The docs.
-    source (str): The path or the name of the docs.
-    RETURNS (list[str]): One sentence, or none if copies are few: see `find_copies`.
+    docs (Iterable[Doc]): The docs to check.
+    source (str): The path or name of the docs.
+    RETURNS (list[str]): The note, or an empty list if there are few copies: see `find_copies`.
     """
     copies = find_copies(docs)
     if copies is None:
@@ -243,11 +245,10 @@ def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
 
 
 def units_of_docs(docs: Sequence[Doc]) -> Ints1d:
-    """Number the units in which docs are counted where their number matters, as in the bootstrap:
-    if many docs are copies (see `find_copies`), a unit has all docs with equal texts. Otherwise
-    each doc is a unit.
+    """Assign docs to independent units, e.g. for the bootstrap. If docs contain many copies (see
+    `find_copies`), a unit consists of all docs with the same text. Otherwise, each doc is a unit.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs to assign.
     RETURNS (Ints1d): The index of the unit of each doc. Shape: (docs,)
     """
     if find_copies(docs) is None:

@@ -14,7 +14,7 @@ from ...pipeline.component import CostSensitiveNER
 from .recurrence import KnownText, note_recurrence
 
 MAX_NAMED_LABELS = 10
-"""The maximum number of labels in a note."""
+"""The maximum number of labels listed in a note."""
 
 
 def find_faults(
@@ -26,18 +26,18 @@ def find_faults(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find the reasons why scores of a component on docs may be misleading: the docs have labels
-    that the component doesn't know, or some of their texts recur (see `note_recurrence`).
+    """Find reasons why the scores of a component on docs may be misleading: labels that are unknown
+    to the component, and recurring texts (see `note_recurrence`).
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component of `nlp` to be scored.
+    ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
-    source (str): The path or the name of the docs, for the sentences.
-    inner_nodes (Iterable[str]): Inner nodes of a label tree, which the component may predict.
-    must_share (bool): Raise an error if the component knows none of the labels.
+    source (str): The path or name of the docs, for the sentences.
+    inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
+    must_share (bool): Whether to raise an error if all labels of the docs are unknown.
     RETURNS (list[str]): A sentence for each reason, recurring texts first.
-    RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
-        none of their labels.
+    RAISES (ValueError): If `must_share` is True, the docs have entities, and all of their labels
+        are unknown to the component.
     """
     examples = list(examples)
     unknown_labels = find_unknown_labels(
@@ -49,7 +49,7 @@ def find_faults(
 
 
 def is_fully_annotated(doc: Doc) -> bool:
-    """Whether all tokens of a doc are annotated. O is annotation, too."""
+    """Check whether all tokens of a doc are annotated as entities or as O."""
     return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
 
 
@@ -62,33 +62,33 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find the labels in the annotation of docs that a component doesn't know. If several
-    components write to the same `spans_key`, each knows the labels of all.
+    """Find annotated labels that are unknown to a component. If several components write to the
+    same `spans_key`, the labels of all of them are known.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component of `nlp` to be scored.
+    ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
-    source (str): The path or the name of the docs, for the sentence.
-    inner_nodes (Iterable[str]): Inner nodes of a label tree, which the component may predict.
-    must_share (bool): Raise an error if the component knows none of the labels.
-    RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
-        knows all labels.
-    RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
-        none of their labels.
+    source (str): The path or name of the docs, for the sentence.
+    inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
+    must_share (bool): Whether to raise an error if all labels of the docs are unknown.
+    RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if all
+        labels are known.
+    RAISES (ValueError): If `must_share` is True, the docs have entities, and all of their labels
+        are unknown to the component.
     """
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}
     if key is not None:
-        # Several components may write to the same key, each with its own labels.
+        # Several components with different labels may write to the same key.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
                 known_labels.update(pipe.labels)
-    counts: Counter[str] = Counter()  # the number of annotated entities by label
+    counts: Counter[str] = Counter()  # annotated entities per label
     for eg in examples:
         doc = eg.reference
         spans = doc.ents if key is None else doc.spans.get(key, ())
         counts.update(span.label_ for span in spans)
-    unknown: list[str] = []  # the most frequent first
+    unknown: list[str] = []  # most frequent first
     for label, _ in counts.most_common():
         if label not in known_labels:
             unknown.append(label)

@@ -1,1 +1,1 @@
-"""Train the linear model, on a corpus, in folds, or in several variants."""
+"""Train linear models on a corpus, in folds, or in several variants."""

@@ -1,9 +1,9 @@
-"""Train one config with several losses, values of settings and seeds, and compare the scores.
+"""Train a config with several losses, settings and seeds, and compare the scores.
 
-A variant is the config with one loss, one seed and, if values of settings are tried (a sweep), one
-value of each of these settings. Each variant is trained and evaluated in its own folder, where a
-later run finds it. The variants that differ only in their seed make a row of the result, which is
-named by the loss and the values.
+A variant is the config with one loss, one seed and, in a sweep, one value of each swept setting.
+Each variant is trained and evaluated in a separate folder, where later runs can reuse its results.
+Variants that only differ in their seed form a row of the result, which is named after the loss and
+the values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,41 +41,44 @@ def compare(
     make_executor: MakeExecutor | None = None,
     on_end: Callable[[str, Ended], None] | None = None,
 ) -> list[ComparedLoss]:
-    """Train one config with several losses, or values of settings, and compare the scores: a row
-    for each loss and combination of values. Variants that are finished in the output folder are
-    not trained again.
+    """Train a config with several losses or settings, and compare the scores. The result contains a
+    row for each loss and combination of values. Variants that are already finished in the output
+    folder aren't trained again.
 
-    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, variants
-        are scored by the cost of the scorer, and losses that are given by name have this cost, too.
-        Otherwise variants are scored by the Hamming cost.
-    losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
-        the name of the loss, and its blocks replace the blocks of the base config.
+    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, the
+        scorer's cost is used to score variants, and for losses specified by name. Otherwise, the
+        Hamming cost is used.
+    losses (Sequence[str | Path]): The names of losses, or configs. A config file is named after its
+        loss, and its blocks replace the blocks of the base config.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
-    seeds (Sequence[int]): Each variant is trained with each of them.
-    overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
-    sweep (Mapping[str, Sequence[Any]]): Values of settings, such as
-        {"components.ner.loss.multiplier": [0.5, 1]}. All combinations are tried with each loss.
+    seeds (Sequence[int]): The random seeds. Each variant is trained with each seed.
+    overrides (Mapping[str, Any]): Settings for all variants, e.g. "paths.train".
+    sweep (Mapping[str, Sequence[Any]]): Values of settings, e.g. {"components.ner.loss.multiplier":
+        [0.5, 1]}. All combinations are trained with each loss.
     n_samples (int): Number of bootstrap samples.
-    file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
-        Otherwise they are read as `spacy evaluate` does.
-    reading (ReadOptions): How to read the corpora.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the test file. Otherwise,
+        the test docs are read as in `spacy evaluate`.
+    reading (ReadOptions): Options for reading the corpora.
     jobs (int): Number of parallel trainings.
-    use_gpu (int): GPU ID or -1 for CPU.
-    code_path (Path | None): Python file with registered functions to be imported.
-    make_executor (MakeExecutor | None): Makes another executor: see `executors.run_all`.
-    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
+    use_gpu (int): GPU ID, or -1 for CPU.
+    code_path (Path | None): Python file with registered functions to import.
+    make_executor (MakeExecutor | None): Function that creates a custom executor: see
+        `executors.run_all`.
+    on_end (Callable[[str, Ended], None] | None): Callback that receives the name and result of each
+        variant.
     RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
-    RAISES (ValueError): If there is nothing to train; if a config can't be read, has an unknown
-        setting or doesn't fit the others; if a training would evaluate only its first step; after
-        all others are finished, if a variant failed; or if no test doc is annotated.
+    RAISES (ValueError): If there is nothing to train; if a config can't be read, contains an
+        unknown setting or isn't compatible with the others; if a model would only be evaluated
+        after its first step; if a variant fails (raised after all others are finished); or if no
+        test doc is annotated.
     """
     if not losses and not sweep:
         raise ValueError("compare: losses and sweeps: expected at least 1, got 0")
     if not seeds:
         raise ValueError("compare: seeds: expected at least 1, got 0")
     unique_seeds = list(dict.fromkeys(seeds))
-    # First, so that the settings of its functions are checked, too.
+    # Import the code first, so that the settings of its functions can be checked.
     import_once(code_path)
     variants = make_variants(
         config_path,

@@ -1,4 +1,4 @@
-"""The config that `fit` trains with: a given one, or one that `init` makes."""
+"""The training config of `fit`: an existing config, or one created by `init`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..vectors import LearnedVectors, learn_with_corpus
 from .fit_corpora import warn_of_problems
 
 NO_CORPUS = "`train_path`: expected a corpus if there is no config, got none"
-"""The message of an error."""
+"""An error message."""
 
 
 def learn_vectors_for(
@@ -26,12 +26,12 @@ def learn_vectors_for(
     options: InitOptions,
     overrides: Mapping[str, Any],
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the training corpus, and save them in the output folder. The
-    language and the corpus are read from the config, if there is one. See `find_config` for the
-    other arguments.
+    """Learn vectors from raw text and the training corpus, and save them in the output folder. If a
+    config is given, it defines the language and the corpus. For the other arguments, see
+    `find_config`.
 
-    raw_paths (Sequence[Path]): Files and folders of raw text.
-    RAISES (ValueError): If there is neither a config nor a corpus. See also `learn_with_corpus`.
+    raw_paths (Sequence[Path]): Files and folders with raw text.
+    RAISES (ValueError): If neither a config nor a corpus is given. See also `learn_with_corpus`.
     """
     lang = options.lang
     train_path = options.train_path
@@ -41,7 +41,7 @@ def learn_vectors_for(
         # The vectors don't depend on the development corpus.
         config = read_with_paths(config, overrides, train_path, dev_path=None)
     if config is not None:
-        # What the config lacks, such as the block [paths], has spaCy's default.
+        # Fill in missing settings, such as the [paths] block, with spaCy's defaults.
         complete = Config(Language.default_config).merge(config).interpolate()
         lang = complete["nlp"]["lang"]
         corpus_path = complete["paths"].get("train")
@@ -55,19 +55,19 @@ def find_config(
     overrides: Mapping[str, Any],
     kept: KeptDocs,
 ) -> Config:
-    """Find the config to train with. If none is given, `init` makes one. The paths of the corpora
-    and the overrides are only put into a config that is a file, the static vectors into any config.
+    """Get the config for training. If none is given, it is created by `init`. Corpus paths and
+    overrides are only applied to config files, while static vectors are added to any config.
 
     config (Config | Path | None): The given config.
-    options (InitOptions): The options for a new config. A given config gets some of them: the
-        corpora, how they are read, and the vectors.
-    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
-    kept (KeptDocs): Keeps the docs of the training corpus if `init` reads them: see `make_config`.
+    options (InitOptions): The options for a new config. Some of them are also applied to a given
+        config: the corpora, how to read them, and the vectors.
+    overrides (Mapping[str, Any]): Additional settings, e.g. {"training.max_epochs": 3}.
+    kept (KeptDocs): Stores the docs of the training corpus if `init` reads them: see `make_config`.
     RAISES (ValueError): See `write_config`, `read_config` and `with_static_vectors`.
     """
     if config is None:
         config = write_config(options, kept)
-    # A file still needs its settings; a `Config` object already has all of them.
+    # Settings are only applied to files. A `Config` object is already complete.
     if isinstance(config, Path):
         config = read_with_paths(config, overrides, options.train_path, options.dev_path)
     config = with_reading(config, options.reading)
@@ -77,13 +77,13 @@ def find_config(
 
 
 def write_config(options: InitOptions, kept: KeptDocs) -> Path:
-    """Let `init` make a config for the corpora, and write it to the output folder. Returns its
-    path. See `find_config` for the arguments. Another config in the folder is an error: it is not
-    overwritten."""
+    """Create a config for the corpora with `init`, and write it to the output folder. Returns its
+    path. For the arguments, see `find_config`. Raises a ValueError if the folder contains a
+    different config, which isn't overwritten."""
     if options.train_path is None:
         raise ValueError(NO_CORPUS)
     path = options.output_path
-    # Problems are reported when the corpus is read to train on it, or if it comes to nothing.
+    # Problems are normally reported later, when the corpus is read for training.
     try:
         text = make_config(options, kept)
     except ValueError:
@@ -102,8 +102,8 @@ def write_config(options: InitOptions, kept: KeptDocs) -> Path:
 def read_with_paths(
     path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
 ) -> Config:
-    """Read a config, and override some of its settings. If the path of a corpus is None, the config
-    has it."""
+    """Read a config and override some of its settings. Corpus paths that are None aren't
+    overridden."""
     all_overrides = dict(overrides)
     if train_path is not None:
         all_overrides["paths.train"] = str(train_path)
@@ -113,8 +113,8 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """Make a copy of a config in which linear models have the static vectors of a pipeline, a
-    package or a folder, as inputs. A config without a linear model is an error."""
+    """Copy a config and add the static vectors of a pipeline (a package or a folder) as input of
+    its linear models. Raises a ValueError if the config has no linear model."""
     check_vectors_option(vectors, "linear")
     changed_config = config.copy()
     changed_config.setdefault("initialize", {})["vectors"] = vectors

@@ -1,4 +1,4 @@
-"""The corpora that `fit` trains and evaluates with, and how it reports them."""
+"""Read and report the corpora that `fit` uses for training and evaluation."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -14,20 +14,23 @@ from ..evaluation.valid_data import find_faults
 from .linear_training import LinearPipeline, prepare
 
 OnCorpus = Callable[[str, CorpusSummary], None]
-"""Is called when a corpus was read, with "train" or "dev" and how it was read."""
+"""Callback that is called after a corpus is read, with "train" or "dev" and a summary of the
+corpus."""
 
 
 @dataclass(frozen=True)
 class FitCorpora:
-    """The corpora of a pipeline that `fit` trains.
+    """The corpora of a pipeline that is trained by `fit`.
 
-    train (Iterable[Example]): An iterator that can be used once, unless docs are in memory.
-    train_info (CorpusInfo): What the reader of the training corpus reports so far.
-    dev (list[Example]): Empty without a development corpus.
+    train (Iterable[Example]): The training examples. Can only be iterated over once, unless the
+        docs are in memory.
+    train_info (CorpusInfo): The information reported by the reader of the training corpus so far.
+    dev (list[Example]): The development examples. Empty if there is no development corpus.
     has_dev (bool): Whether the config has a development corpus.
     dev_source (str): The name of the development docs.
-    notes (list[str]): What may make scores misleading, and which training docs are copies.
-    summaries (Mapping[str, CorpusSummary]): How "train" and "dev" were read, as far as they are.
+    notes (list[str]): Reasons why scores may be misleading, and a note if many training docs are
+        copies.
+    summaries (Mapping[str, CorpusSummary]): The summaries of "train" and "dev", if already read.
     """
 
     train: Iterable[Example]
@@ -47,16 +50,16 @@ def read_corpora(
     file_tokens: bool,
     on_corpus: OnCorpus,
 ) -> FitCorpora:
-    """Initialize a pipeline, and read its corpora. The development docs are read before training,
-    too, so that errors in them are found at once.
+    """Initialize a pipeline and read its corpora. The development docs are also read before
+    training, to detect errors in them early.
 
-    linear (LinearPipeline): The pipeline, which isn't initialized yet.
-    kept (KeptDocs): The docs of the training corpus, if they were read before.
-    in_memory (bool): Whether the training docs are kept in memory. Otherwise they are read in
-        training, and not reported here.
-    file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
-    on_corpus (OnCorpus): Called when a corpus was read.
-    RAISES (ValueError): If a corpus can't be read, or doesn't fit the pipeline.
+    linear (LinearPipeline): The uninitialized pipeline.
+    kept (KeptDocs): The docs of the training corpus, if already read.
+    in_memory (bool): Whether to keep the training docs in memory. Otherwise, they are read during
+        training and aren't reported here.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the development file.
+    on_corpus (OnCorpus): Callback that is called after each corpus is read.
+    RAISES (ValueError): If a corpus can't be read or isn't suitable for the pipeline.
     """
     nlp, ner, _ = linear
     examples, train_info = read_training_corpus(linear, kept, in_memory=in_memory)
@@ -74,7 +77,7 @@ def read_corpora(
         dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
         summaries["dev"] = report_corpus("dev", dev_info, on_corpus)
-        # Of several components, the first stands for all: they learn from the same docs.
+        # Only check the first component, because all of them are trained on the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
     if in_memory:
         train_source = str(paths.get("train") or "training docs")
@@ -93,13 +96,14 @@ def read_corpora(
 def read_training_corpus(
     linear: LinearPipeline, kept: KeptDocs, *, in_memory: bool = True
 ) -> tuple[Iterable[Example], CorpusInfo]:
-    """Initialize a pipeline, and read its training corpus: see `prepare`.
+    """Initialize a pipeline and read its training corpus: see `prepare`.
 
-    linear (LinearPipeline): The pipeline, which isn't initialized yet.
-    kept (KeptDocs): The docs of the corpus, if they were read before.
-    in_memory (bool): Whether the docs are kept in memory.
-    RETURNS (tuple[Iterable[Example], CorpusInfo]): The examples, and what the reader reports.
-    RAISES (ValueError): If the corpus can't be read, or doesn't fit the pipeline.
+    linear (LinearPipeline): The uninitialized pipeline.
+    kept (KeptDocs): The docs of the corpus, if already read.
+    in_memory (bool): Whether to keep the docs in memory.
+    RETURNS (tuple[Iterable[Example], CorpusInfo]): The examples, and the information reported by
+        the reader.
+    RAISES (ValueError): If the corpus can't be read or isn't suitable for the pipeline.
     """
     nlp, ner, _ = linear
     train_corpus, _ = find_corpora(nlp)
@@ -107,17 +111,17 @@ def read_training_corpus(
     try:
         examples = prepare(linear, train_corpus, in_memory=in_memory)
     except ValueError:
-        warn_of_problems(train_info)  # they may be the cause
+        warn_of_problems(train_info)  # a possible cause of the error
         raise
     return examples, train_info
 
 
 def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Do nothing when a corpus was read: the default of `fit`."""
+    """Do nothing after reading a corpus. Default callback of `fit`."""
 
 
 def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSummary:
-    """Report how a corpus was read: its problems are warnings."""
+    """Report how a corpus was read, and warn about its problems. Returns its summary."""
     corpus = info.summary()
     on_corpus(name, corpus)
     warn_of_problems(info)
@@ -125,6 +129,6 @@ def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSum
 
 
 def warn_of_problems(info: CorpusInfo) -> None:
-    """Warn of what a corpus has, but docs can't have."""
+    """Warn about content of a corpus that docs can't represent."""
     for problem in info.problems:
         warnings.warn(problem.as_text(), stacklevel=4)

@@ -17,14 +17,13 @@ from ..calibration.tuning import Tuning
 from ..vectors import LearnedVectors
 
 N_HELD_OUT_FOLDS = 4
-"""The number of folds into which the training docs are divided if there is no development
-corpus."""
+"""The number of folds of the training docs if there is no development corpus."""
 
 HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
 """The name of the held-out docs as a source of scores."""
 
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
-"""The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
+"""The scores to show, keyed by the last letter of their names in `nlp.evaluate`, e.g. "ents_f"."""
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
@@ -34,25 +33,26 @@ spacy_costner.start_from.v1."""
 
 @dataclass(frozen=True)
 class Fitted:
-    """A pipeline that was trained and saved.
+    """A trained and saved pipeline.
 
     path (Path): The folder with the pipeline.
-    outcomes (Mapping[str, TrainingResult]): How training ended for each component, keyed by its
-        name.
-    scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
-        without one, scores of no docs. Empty if evaluation was interrupted.
+    outcomes (Mapping[str, TrainingResult]): How the training of each component ended, keyed by
+        component name.
+    scores (dict[str, Any]): The scores on the development corpus before calibration and tuning. If
+        there is no development corpus, they are computed on an empty list of docs. Empty if
+        evaluation was interrupted.
     nlp (Language): The pipeline.
-    ners (Sequence[CostSensitiveNER]): The components that were trained. They are several if these
-        share a `spans_key`.
+    ners (Sequence[CostSensitiveNER]): The trained components. If there are several, they share a
+        `spans_key`.
     has_dev (bool): Whether there is a development corpus.
-    calibration (Calibration | None): The result of the calibration. None: it isn't calibrated.
-    tuning (Tuning | None): The result of tuning. None: it isn't tuned.
+    calibration (Calibration | None): The result of the calibration, if calibrated.
+    tuning (Tuning | None): The result of tuning, if tuned.
     held_out (dict[str, Any] | None): The scores on the held-out docs, before calibration and
-        tuning. None: no docs were held out.
-    notes (Sequence[str]): What may make the scores on the development corpus misleading, and
-        whether training docs are copies of each other.
-    learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
-    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read, and what they have.
+        tuning. None if no docs were held out.
+    notes (Sequence[str]): Reasons why the scores on the development corpus may be misleading, and a
+        note if many training docs are copies of each other.
+    learned (LearnedVectors | None): The vectors learned from raw text, if any.
+    corpora (Mapping[str, CorpusSummary]): Summaries of the "train" and "dev" corpora.
     """
 
     path: Path
@@ -71,14 +71,15 @@ class Fitted:
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
-        # Even without a development corpus there are scores: see `scores`.
+        # `scores` isn't empty even if there is no development corpus.
         if not self.scores:
             return True
         return any(outcome.reason == INTERRUPTED for outcome in self.outcomes.values())
 
     @property
     def n_weights(self) -> int:
-        """The number of weights of all components, without first passes and hidden layers."""
+        """The total number of weights of all components, excluding first passes and hidden
+        layers."""
         n_weights = 0
         for ner in self.ners:
             _, weights = linear_part(ner.model)
@@ -87,9 +88,9 @@ class Fitted:
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """The number of words of the training docs with a static vector. None if the model has no
-        static vectors as inputs."""
-        # All components were trained on the same docs, so the first one stands for all.
+        """The number of words in the training docs with a static vector. None if the model doesn't
+        use static vectors."""
+        # All components were trained on the same docs, so use the first one.
         features, _ = linear_part(self.ners[0].model)
         return features.vector_coverage
 
@@ -99,7 +100,7 @@ class Fitted:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     def training_text(self) -> str:
-        """Report how training ended, with a line for each component."""
+        """Describe how training ended, with one line per component."""
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
             line = outcome.as_text()
@@ -109,7 +110,7 @@ class Fitted:
         return "\n".join(lines)
 
     def scores_text(self) -> str:
-        """Report which scores the pipeline had before calibration and tuning, and on which docs."""
+        """Describe the scores before calibration and tuning, and the docs they were measured on."""
         source = "dev"
         scores: dict[str, Any] | None = self.scores
         if not self.has_dev:
@@ -117,7 +118,7 @@ class Fitted:
             scores = self.held_out
         if scores is None:
             return "not evaluated: there is no development corpus"
-        prefix = score_prefix(self.ners[0])  # Several components have the same `spans_key`.
+        prefix = score_prefix(self.ners[0])  # all components have the same `spans_key`
         score_texts: list[str] = []
         for letter, word in DEV_SCORES.items():
             score = scores.get(f"{prefix}_{letter}")
@@ -128,7 +129,7 @@ class Fitted:
         return f"{source}: {', '.join(score_texts)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The results as a dictionary that JSON can have."""
+        """Return the results as a JSON-serializable dictionary."""
         coverage = self.vector_coverage
         return {
             "path": self.path,
@@ -146,7 +147,7 @@ class Fitted:
         }
 
     def as_text(self) -> str:
-        """Report how training ended, the scores, and what calibration and tuning have changed."""
+        """Describe how training ended, the scores, and the effects of calibration and tuning."""
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"
@@ -158,7 +159,7 @@ class Fitted:
         coverage = self.vector_coverage
         if coverage is not None:
             lines.append(f"training docs: {coverage.as_text()}")
-            # The vectors are saved with the pipeline, and may be most of its bytes.
+            # The vectors are saved with the pipeline and may account for most of its size.
             lines.append(f"pipeline with its vectors: {self.n_bytes / 1e6:.1f} MB")
         lines.append(self.scores_text())
         if self.calibration is not None:
@@ -173,7 +174,7 @@ class Fitted:
 
 
 def score_prefix(ner: CostSensitiveNER) -> str:
-    """The prefix of the scores of a component in the result of `nlp.evaluate`: "ents" or, if it has
-    a `spans_key`, "spans_KEY"."""
+    """Return the prefix of a component's scores in the result of `nlp.evaluate`: "ents", or
+    "spans_KEY" if it has a `spans_key`."""
     spans_key = ner.annotation.spans_key
     return "ents" if spans_key is None else f"spans_{spans_key}"

@@ -1,4 +1,4 @@
-"""`fit`: train a linear model, and calibrate, tune and save it."""
+"""`fit`: train, calibrate, tune and save a linear model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from .option_checks import check_fit_options
 from .pipeline_training import fit_linear, save_fitted, vocab_of_kept
 
 DIR_MODEL = "model-best"
-"""The folder of the pipeline, in the output folder. `spacy train` has the same one."""
+"""The subfolder of the output folder for the pipeline, as in `spacy train`."""
 
 
 def fit(
@@ -44,38 +44,38 @@ def fit(
     command: str = "python -m spacy costner fit",
     on_corpus: OnCorpus = ignore_corpus,
 ) -> Fitted:
-    """Train a linear model, optionally calibrate and tune it, and save the pipeline. Without a
-    config, `init` writes one first. See `fit_linear` for training. The model is evaluated only
-    at the end.
+    """Train a linear model, optionally calibrate and tune it, and save the pipeline. If no config
+    is given, `init` creates one first. For details on training, see `fit_linear`. The model is only
+    evaluated at the end.
 
-    config (Config | Path | None): A config for `spacy train`. A `Config` object is used unchanged:
-        paths of corpora and `overrides` only apply to a config file. None: `init` writes a config
-        for the corpora to the output folder.
-    output_path (Path): The folder for the pipeline, `model-best`.
-    lang (str | None): Without a config: code of the language.
+    config (Config | Path | None): A config for `spacy train`. A `Config` object is used as is:
+        corpus paths and `overrides` are only applied to config files. If None, `init` writes a
+        config for the corpora to the output folder.
+    output_path (Path): The output folder. The pipeline is saved in its subfolder `model-best`.
+    lang (str | None): Language code, if no config is given.
     train_path (Path | None): Training corpus, as paths.train.
     dev_path (Path | None): Development corpus, as paths.dev.
-    vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
-    raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from the
-        training corpus, and use them as inputs. See `learn_vectors`.
-    calibrate (bool): Calibrate on the development corpus, or without it on held-out folds.
-    tune (str | None): Tune on the development corpus, or without it on held-out folds: f,
+    vectors (str | None): Package or folder of a pipeline whose static vectors are used as input.
+    raw_paths (list[Path] | None): Unannotated text: learn vectors from it and from the training
+        corpus, and use them as input. See `learn_vectors`.
+    calibrate (bool): Calibrate on the development corpus or, without one, on held-out folds.
+    tune (str | None): Tune on the development corpus or, without one, on held-out folds: f,
         precision=0.9 or recall=0.9. See `workflows.tune`.
-    n_seeds (int): Train N times, and average the weights.
-    file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
-        `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
-    cache (Path | None): Folder for features and targets, if memory is too small: docs are read
-        twice and not kept, and the pipeline is saved after each epoch.
-    reading (ReadOptions): How to read the corpora. These options replace the settings of the
+    n_seeds (int): Number of trainings whose weights are averaged.
+    file_tokens (bool): Use the tokens and sentence starts of the development file, as `spacy apply`
+        and `annotate` do, instead of only its text, as `spacy evaluate` does.
+    cache (Path | None): Folder for features and targets, if they don't fit into memory: docs are
+        read twice and not kept, and the pipeline is saved after each epoch.
+    reading (ReadOptions): Options for reading the corpora. They override the settings in the
         config.
-    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
-    command (str): The command, for the header of the config that is written.
-    on_corpus (Callable[[str, CorpusSummary], None]): Called when a corpus was read, before
-        training, with "train" or "dev" and how it was read.
+    overrides (Mapping[str, Any]): Additional settings, e.g. {"training.max_epochs": 3}.
+    command (str): The command to show in the header of the new config.
+    on_corpus (Callable[[str, CorpusSummary], None]): Callback that is called after each corpus is
+        read, with "train" or "dev" and a summary of the corpus.
     RETURNS (Fitted): The saved pipeline and the results.
-    RAISES (ValueError): If the component of the config can't be trained, or not with these options
-        and corpora; if something can't be read, or the output path exists and isn't a pipeline; or
-        if the trained pipeline, which is saved then, can't be calibrated or tuned.
+    RAISES (ValueError): If the component of the config can't be trained with these options and
+        corpora; if a file can't be read; if the output path exists and isn't a pipeline; or if the
+        trained pipeline, which is saved first, can't be calibrated or tuned.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
@@ -95,12 +95,12 @@ def fit(
         check_raw_option(vectors, "linear")
         learned = learn_vectors_for(raw_paths, config, options, overrides)
         options = replace(options, vectors=str(learned.path))
-    # Without a config, `init` reads the training corpus. Its docs are kept for training, unless
-    # memory is too small.
+    # Without a config, `init` reads the training corpus. Keep its docs for training, unless they
+    # don't fit into memory.
     kept = KeptDocs(in_memory=cache is None)
     complete_config = find_config(config, options, overrides, kept)
 
-    # Load the pipeline, and check all that can be checked before training.
+    # Load the pipeline, and run all checks that are possible before training.
     path = output_path / DIR_MODEL
     check_folder(path)
     linear = load_linear(complete_config, vocab=vocab_of_kept(kept, overrides))
@@ -120,7 +120,7 @@ def fit(
     )
     fitted = fit_linear(linear, corpora, path, n_seeds=n_seeds, cache=cache)
     summaries = dict(corpora.summaries)
-    if cache is not None:  # the corpus was read in training
+    if cache is not None:  # the corpus was read during training
         summaries["train"] = report_corpus("train", corpora.train_info, on_corpus)
     fitted = replace(fitted, learned=learned, corpora=summaries)
     save_fitted(fitted, linear.training)

@@ -1,8 +1,8 @@
 """Hold out folds: predict docs with models that were trained on the other docs.
 
-Folds are parts of the docs of about the same size. To hold out a fold means to train a model on all
-other docs and to predict the docs of the fold. If each fold is held out once, all docs are
-predicted by models that have not seen them.
+Folds are parts of the docs of approximately equal size. To hold out a fold, a model is trained on
+all other docs and then predicts the docs of the fold. If each fold is held out once, every doc is
+predicted by a model that hasn't seen it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,18 +34,17 @@ SEEN_BY_START = (
     "expected null without a development corpus: the model to start from may have seen the "
     "training docs that are held out instead"
 )
-"""The message of an error: docs can't be held out if training starts from another model."""
+"""An error message: docs can't be held out if training starts from another model."""
 
 PrepareComponent = Callable[[CostSensitiveNER], object]
-"""Changes a component before it is initialized."""
+"""Function that modifies a component before it is initialized."""
 
 
 class Fold(NamedTuple):
-    """Docs that were held out, and the predictions for them of a model that was trained on the
-    others.
+    """Held-out docs, and their predictions by a model that was trained on the other docs.
 
     docs (Ints1d): The indices of the held-out docs among all docs. Shape: (D,)
-    dev (DevPredictions): The predictions for them.
+    dev (DevPredictions): The predictions for the held-out docs.
     """
 
     docs: Ints1d
@@ -54,10 +53,10 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True)
 class FoldTraining:
-    """How the models of folds are trained. It is the same for all folds, and workers get it
-    pickled. `is_small`: whether all docs together are few: each model is trained as one on all
-    docs would be. None: the docs of each model are counted. `max_iterations`: see `train_linear`.
-    See `hold_out` for the other fields."""
+    """The training settings shared by the models of all folds. They are pickled and sent to
+    workers. `is_small` is whether all docs together are few, because the training method depends on
+    the total number of docs. If it is None, the docs of each model are counted. For
+    `max_iterations`, see `train_linear`. For the other fields, see `hold_out`."""
 
     config: Config
     labels: Sequence[str]
@@ -70,15 +69,16 @@ class FoldTraining:
     def train(self, examples: Iterable[Example]) -> LinearPipeline:
         """Train a model on docs.
 
-        examples (Iterable[Example]): The docs.
-        RETURNS (LinearPipeline): The pipeline with the model.
-        RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
+        examples (Iterable[Example]): The training examples.
+        RETURNS (LinearPipeline): The pipeline with the trained model.
+        RAISES (KeyboardInterrupt): If training is interrupted, because a partially trained fold
+            can't be used.
         """
         linear = load_linear(self.config)
         nlp, ner, _ = linear
-        # Labels are added to the component, not to the config: there, `initialize` would take a
-        # label such as "${paths.train}" for a variable. The empty list in the config says that
-        # there are no others.
+        # Add the labels to the component, not to the config, where `initialize` would interpret a
+        # label such as "${paths.train}" as a variable. The empty list in the config prevents other
+        # labels from being added.
         nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
         for label in self.labels:
             ner.add_label(label)
@@ -99,25 +99,27 @@ class FoldTraining:
         return linear
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train a model on the docs outside of a fold, and predict the docs of the fold.
+        """Train a model on the docs outside a fold, and predict the docs in the fold.
 
-        examples (Sequence[Example]): All docs.
+        examples (Sequence[Example]): All examples.
         is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-        RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
+        RAISES (KeyboardInterrupt): If training is interrupted, because a partially trained fold
+            can't be used.
         """
         linear = self.train(compress(examples, ~is_held_out))
         predictions = self.predict(linear, compress(examples, is_held_out))
         return Fold(docs=numpy.flatnonzero(is_held_out), dev=predictions)
 
     def predict(self, linear: LinearPipeline, examples: Iterable[Example]) -> DevPredictions:
-        """Predict held-out docs by a model of `train`, as development docs are predicted."""
+        """Predict held-out docs with a model returned by `train`, in the same way as development
+        docs."""
         nlp, ner, _ = linear
         return predict_dev(nlp, ner, self.copies(nlp, examples))
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
-        """Make examples with the same annotation and with new predicted docs, which have the vocab
-        of the pipeline and only the tokens, the user data and, with `keeps_starts`, the sentence
-        starts of the old ones."""
+        """Create examples with the same reference docs and new predicted docs. The new docs use the
+        vocab of the pipeline and only contain the tokens, the user data and, with `keeps_starts`,
+        the sentence starts of the old ones."""
         for eg in examples:
             doc = copy_without_annotation(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
@@ -138,29 +140,30 @@ def hold_out(
     code_path: Path | None = None,
     desc: str = "folds",
 ) -> list[Fold]:
-    """Divide docs into folds, with equal texts in one fold. For each fold, train the linear model
-    of a config on all other docs, and predict the docs of the fold. Each model is trained as one on
-    all docs would be: see `train_linear`. Features, label memory (`features.memory`) and first pass
-    are rebuilt for each fold, so that they don't know its docs.
+    """Split docs into folds, keeping equal texts in the same fold. For each fold, train the linear
+    model of a config on all other docs and predict the docs of the fold. The training method
+    depends on the total number of docs: see `train_linear`. The features, the label memory
+    (`features.memory`) and the first pass are rebuilt for each fold, so that they don't contain
+    information about its docs.
 
     config (Config): The config.
-    examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of
+    examples (Sequence[Example]): The non-empty docs. Only the tokens and the user data of the
         predicted docs are used.
     labels (Sequence[str]): The labels of the component.
     n_folds (int): Number of folds.
-    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
-    seed (int | None): Random seed that assigns texts to folds: see `assign_folds`.
-    keeps_starts (bool): Whether models also see the sentence starts of predicted docs.
-    prepare_component (PrepareComponent | None): Is called with the component of each fold before it
-        is initialized. Workers must be able to import it.
-    make_executor (MakeExecutor | None): Makes an executor, which has a task for each fold (see
-        `run_all`). Its folds have no examples. None: folds are trained in this process, and have
-        their examples.
-    code_path (Path | None): Python file that workers import.
-    desc (str): The text next to the progress bar.
+    n_seeds (int): Number of trainings per fold whose weights are averaged.
+    seed (int | None): Random seed for assigning texts to folds: see `assign_folds`.
+    keeps_starts (bool): Whether models may use the sentence starts of predicted docs.
+    prepare_component (PrepareComponent | None): Callback that receives the component of each fold
+        before it is initialized. It must be importable by workers.
+    make_executor (MakeExecutor | None): Function that creates an executor, which runs one task per
+        fold (see `run_all`). The resulting folds don't contain examples. If None, the folds are
+        trained in this process and contain their examples.
+    code_path (Path | None): Python file for workers to import.
+    desc (str): The description next to the progress bar.
     RETURNS (list[Fold]): The folds.
-    RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
-        texts (see `assign_folds`), no token of a fold is annotated, or a worker failed.
+    RAISES (ValueError): If `fit` can't train the component of the config, there are too few folds
+        or texts (see `assign_folds`), a fold has no annotated tokens, or a worker failed.
     """
     text_of_doc = number_texts(eg.reference for eg in examples)
     fold_of_doc = assign_folds(text_of_doc, n_folds, seed)
@@ -183,7 +186,7 @@ def hold_out(
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         fold_of_run[run.name] = ended.value
-    # Runs may end in a different order from the one they were started in.
+    # The runs may finish in a different order.
     return [fold_of_run[run.name] for run in runs]
 
 
@@ -193,8 +196,8 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """Make a run for each fold. Its worker gets all docs as bytes. `fold_of_doc` has the number of
-    the fold of each doc. Shape: (docs,)"""
+    """Create a run for each fold. Its worker receives all docs in serialized form. `fold_of_doc` is
+    the fold number of each doc. Shape: (docs,)"""
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
     runs: list[Run] = []
@@ -211,7 +214,7 @@ def make_fold_runs(
 
 
 def pack_docs(docs: Iterable[Doc]) -> bytes:
-    """Turn docs into bytes, with their user data, for `fit_in_worker`."""
+    """Serialize docs, including their user data, for `fit_in_worker`."""
     return DocBin(docs=docs, store_user_data=True).to_bytes()
 
 
@@ -223,11 +226,11 @@ def fit_in_worker(
     code_path: Path | None,
 ) -> Fold:
     """Train and predict a fold in a worker: see `FoldTraining.fit`. The docs of all examples are
-    bytes: see `pack_docs`. `is_held_out` is True for the docs of the fold. Shape: (docs,) The fold
-    is returned without examples, as `hold_out` has them."""
+    serialized: see `pack_docs`. `is_held_out` is True for the docs of the fold. Shape: (docs,) The
+    returned fold doesn't contain examples, because the caller already has them."""
     import_once(code_path)
-    # A `DocBin` keeps no vocab. Docs get one of the pipeline that is trained, as its language says
-    # what the lower case or the shape of a word is.
+    # A `DocBin` doesn't include the vocab. Use the vocab of the pipeline to train, because lexical
+    # attributes such as the lower case and shape of words depend on the language.
     vocab = load_model_from_config(training.config, auto_fill=True).vocab
     predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
@@ -235,6 +238,6 @@ def fit_in_worker(
     for predicted_doc, reference_doc in zip(predicted_docs, reference_docs):
         examples.append(Example(predicted_doc, reference_doc))
     fold = training.fit(examples, is_held_out)
-    # The predictions have two lists of examples: see `DevPredictions`.
+    # `DevPredictions` contains two lists of examples.
     dev_without_examples = fold.dev._replace(examples=[], originals=[])
     return fold._replace(dev=dev_without_examples)

@@ -1,8 +1,8 @@
 """Calibrate and tune a trained pipeline.
 
-This takes predictions for docs that the model was not trained on. These docs are the development
-corpus. Without one, the training docs are divided into folds, and each fold is predicted by a model
-that was trained on the others: its docs are held out.
+This requires predictions for docs that the model wasn't trained on. They are the docs of the
+development corpus. If there is no development corpus, the training docs are split into folds, and
+each fold is predicted by a model that was trained on the other folds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,44 +41,45 @@ def improve(
     n_seeds: int,
     file_tokens: bool,
 ) -> Fitted:
-    """Calibrate and tune a trained pipeline, and record its new scores. This takes predictions for
-    the development docs or, without these, for held-out training docs.
+    """Calibrate and tune a trained pipeline, and record its new scores. Uses predictions for the
+    development docs or, if there are none, for held-out training docs.
 
-    The component also keeps how these docs were read (`Reading`: with which tokens and sentence
-    starts), so that it can warn when it is given docs that were read otherwise.
+    The component also stores how these docs were read (`Reading`: the source of tokens and sentence
+    starts), so that it can warn about docs that were read differently.
 
-    fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
-    corpora (FitCorpora): The development docs and, to be divided into folds, the training docs.
+    fitted (Fitted): The trained pipeline, which is modified in place, and its training results.
+    corpora (FitCorpora): The development docs, and the training docs to split into folds.
     calibrate (bool): Whether to calibrate.
-    aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
-    n_seeds (int): How many times the models of folds are trained.
-    file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
-    RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
-        the scores on these.
-    RAISES (ValueError): If it can't be calibrated or tuned on these docs: see `calibrate_on`,
-        `check_parameter` and `tune_on`. It may be changed by then.
+    aim (Mapping[str, float] | None): The aim of tuning: see `parse_aim`. If None, the pipeline
+        isn't tuned.
+    n_seeds (int): The number of trainings for the model of each fold.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the development file.
+    RETURNS (Fitted): The same pipeline, with its calibration, its tuning and, if docs were held
+        out, the scores on these docs.
+    RAISES (ValueError): If the pipeline can't be calibrated or tuned on these docs: see
+        `calibrate_on`, `check_parameter` and `tune_on`. It may already be modified.
     """
     nlp = fitted.nlp
-    (ner,) = fitted.ners  # `check_fit_options` refuses several
-    parameter = ""  # the setting of the decoding that is tuned
+    (ner,) = fitted.ners  # checked by `check_fit_options`
+    parameter = ""  # the decoding setting to tune
     if aim is not None:
-        # This is checked first, as models of folds may have to be trained below.
+        # Check this before training the models of the folds.
         parameter = check_parameter(nlp, ner)
 
-    # Predict docs that the model was not trained on: the development docs, or the docs of each fold
-    # by a model of the others.
+    # Predict docs that the model wasn't trained on: the development docs, or the docs of each fold
+    # with a model trained on the other folds.
     if fitted.has_dev:
         source = corpora.dev_source
         predictions = [predict_dev(nlp, ner, corpora.dev)]
         reading = find_reading(nlp, ner.name, corpora.dev, file_tokens=file_tokens)
     else:
         source = HELD_OUT_FOLDS
-        # A doc without tokens has nothing to predict.
+        # Docs without tokens can't be predicted.
         nonempty = [eg for eg in corpora.train if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
-        # Models of folds predict docs without sentence starts, also if the corpus has some: see
-        # `hold_out`.
+        # The models of the folds don't see sentence starts in the predicted docs, even if the
+        # corpus contains them: see `hold_out`.
         bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)
@@ -113,9 +114,9 @@ def improve(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict training docs, none of which is empty, by models that were not trained on them. The
-    docs are divided into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs
-    of the others, with the config of the pipeline. Returns the predictions of each fold."""
+    """Predict non-empty training docs with models that weren't trained on them. The docs are split
+    into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs of the other
+    folds, with the config of the pipeline. Returns the predictions for each fold."""
     folds = hold_out(
         nlp.config,
         examples,
@@ -130,12 +131,11 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score the predictions of each fold for its held-out docs. The models of the folds give the
-    probabilities, and the component decodes entities from them. The docs are not changed, and the
-    components after this one don't run."""
+    """Score the held-out predictions of all folds. The component decodes entities from the
+    posteriors of the fold models. The docs aren't modified, and later components aren't run."""
     examples: list[Example] = []
     for predictions_of_fold in predictions:
-        # `predict` writes entities to docs, so it gets copies.
+        # Copy the docs, because `predict` writes entities to them.
         docs = [eg.predicted.copy() for eg in predictions_of_fold.examples]
         predict(ner, docs, predictions_of_fold.posterior, ner.confidence)
         examples += replace_predicted(predictions_of_fold.examples, docs)

@@ -1,6 +1,6 @@
 """Train the linear model of a config: load the pipeline, initialize it, and train it on all docs.
 
-A linear model is trained by updates, batch after batch, or on all docs at once if they are few.
+A linear model is trained by batch updates or, if there are few docs, on all docs at once.
 """
 
 import random
@@ -30,19 +30,19 @@ from ..config.unknown_settings import check_settings
 from ..corpora import Corpus, are_few
 
 MAX_WEIGHTS = 2 * 10**7
-"""A model with more weights is not trained on all docs at once, as that takes about 150 bytes of
-memory for each weight."""
+"""Models with more weights aren't trained on all docs at once, because this requires about 150
+bytes of memory per weight."""
 
 ANNOTATION_BATCH_SIZE = 256
-"""The number of docs that are annotated together, if the corpus isn't in memory."""
+"""The number of docs to annotate together if the corpus isn't in memory."""
 
 
 class LinearPipeline(NamedTuple):
-    """A pipeline whose linear model is to be trained.
+    """A pipeline with a linear model to train.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component to train.
-    training (dict[str, Any]): The block [training] of its config, resolved.
+    training (dict[str, Any]): The resolved [training] block of its config.
     """
 
     nlp: Language
@@ -51,13 +51,13 @@ class LinearPipeline(NamedTuple):
 
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
-    """Load the pipeline of a config for `spacy train`, to train its linear model. The pipeline
-    isn't initialized yet. The random seed of the config is set.
+    """Load the pipeline of a `spacy train` config to train its linear model. The pipeline isn't
+    initialized yet. Sets the random seed of the config.
 
-    config (Config): The config. If it has several linear models, the first one is taken.
-    vocab (Vocab | bool): The vocab of the pipeline. True: a new one.
-    RAISES (ValueError): If there is a setting that nothing reads, if `fit` can't train the
-        components (see `components_to_fit`), or if training has no end.
+    config (Config): The config. If it has several linear models, the first one is used.
+    vocab (Vocab | bool): The vocab of the pipeline. If True, a new one is created.
+    RAISES (ValueError): If a setting is unknown, if `fit` can't train the components (see
+        `components_to_fit`), or if the number of training epochs or steps isn't limited.
     """
     check_settings(config)
     seed = config.interpolate()["training"].get("seed")
@@ -72,16 +72,17 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
-    """Initialize a pipeline, and read its training corpus. Docs get the annotation of the
-    `annotating_components` that come before the component, because the component will see it, too,
-    when the pipeline predicts.
+    """Initialize a pipeline and read its training corpus. The predicted docs are annotated by the
+    `annotating_components` before the component, because it also sees their annotation at
+    prediction time.
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.
-    in_memory (bool): Whether the corpus is kept in memory. It is then read only once, for
-        initialization and for training. That saves much time: spaCy's `init_nlp` reads it twice.
-    RETURNS (Iterable[Example]): The examples. If they are not in memory, you can iterate over them
-        only once.
+    in_memory (bool): Whether to keep the corpus in memory. It is then read only once, for both
+        initialization and training. This is much faster than spaCy's `init_nlp`, which reads it
+        twice.
+    RETURNS (Iterable[Example]): The examples. If they aren't in memory, they can only be iterated
+        over once.
     """
     nlp, ner, training = linear
     place_of_ner = nlp.pipe_names.index(ner.name)
@@ -98,9 +99,9 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
-    components stay as they are. Components from trained pipelines aren't initialized either, as
-    their training continues."""
+    """Initialize the components of a pipeline on training examples, like `spacy train`. Frozen
+    components aren't changed. Components sourced from trained pipelines aren't initialized, but
+    resume training."""
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
@@ -108,7 +109,7 @@ def initialize_components(
     if resumed:
         with nlp.select_pipes(enable=resumed):
             nlp.resume_training(sgd=training["optimizer"])
-    # This training doesn't evaluate, so `eval_frequency` needn't be set.
+    # This training doesn't evaluate, so `eval_frequency` isn't required.
     with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
         nlp.initialize(get_examples, sgd=training["optimizer"])
 
@@ -116,8 +117,8 @@ def initialize_components(
 def annotate_in_batches(
     nlp: Language, examples: Iterable[Example], names: Sequence[str]
 ) -> Iterator[Example]:
-    """Let components annotate the predicted docs, one batch after another, as not all docs are in
-    memory. See `annotate_predicted`."""
+    """Annotate the predicted docs batch by batch, because not all docs are in memory. See
+    `annotate_predicted`."""
     for batch in minibatch(examples, ANNOTATION_BATCH_SIZE):
         yield from annotate_predicted(nlp, batch, names)
 
@@ -125,9 +126,8 @@ def annotate_in_batches(
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Let the components with these names annotate the predicted docs, as `spacy train` does with
-    its `annotating_components`. The predicted docs of the examples are replaced. Returns the
-    examples."""
+    """Annotate the predicted docs with the given components, like the `annotating_components` of
+    `spacy train`. Replaces the predicted docs of the examples, and returns the examples."""
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -138,7 +138,7 @@ def annotate_predicted(
 
 
 def ignore_epoch(trained: TrainingResult) -> None:
-    """Do nothing after an epoch: the default of `train_linear`."""
+    """Do nothing after an epoch. Default callback of `train_linear`."""
 
 
 def train_linear(
@@ -153,28 +153,28 @@ def train_linear(
 ) -> TrainingResult:
     """Train the linear model of a pipeline.
 
-    If docs are few, it is trained on all of them at once: weights start from 0, and the loss is
-    minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
-    component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
-    `spacy train` does. After training the weights are pruned and quantized, unless the model keeps
-    all of them: weights that hardly matter become 0, and the others are rounded (see
-    `ml.pruning.prune_and_quantize`).
+    If there are few docs, the model is trained on all of them at once: weights are initialized to
+    0, and the loss is minimised with a penalty (see `train_at_once`). This requires that docs are
+    in memory and that the component supports it (see `can_train_at_once`). Otherwise, the model is
+    trained by updates, as in `spacy train`. After training, the weights are pruned and quantized,
+    unless the model is configured to keep all of them: negligible weights are set to 0, and the
+    others are rounded (see `ml.pruning.prune_and_quantize`).
 
-    The model may have a hidden layer. Normally it is trained alone, after the weights: see
-    `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
-    the docs have many words or are in a cache.
+    If the model has a hidden layer, it is usually trained separately, after the weights: see
+    `train_hidden_layer`. Both are trained together if the model is trained by updates, with one
+    seed, and the docs have many words or are cached.
 
-    linear (LinearPipeline): The pipeline, which `prepare` has initialized.
-    examples (Iterable[Example]): The docs, as `prepare` returns them.
-    n_seeds (int): How many times the model is trained, each time with the batches in a different
-        order. The weights are averaged.
-    on_epoch (OnEpoch): Is called with the state of training after each epoch of updates.
-    cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
+    linear (LinearPipeline): The pipeline, initialized by `prepare`.
+    examples (Iterable[Example]): The examples returned by `prepare`.
+    n_seeds (int): The number of trainings, each with the batches in a different order. The weights
+        are averaged.
+    on_epoch (OnEpoch): Callback that receives the state of training after each epoch of updates.
+    cache (Path | None): A folder for the features and targets of tokens. If None, they are kept in
         memory.
-    is_small (bool | None): Whether docs are few. None: they are counted here.
-    max_iterations (int): The maximum number of iterations, if it is trained on all docs at once.
-    RETURNS (TrainingResult): How the last training of the weights ended. The reason is
-        `INTERRUPTED`, too, if the training of the hidden layer was interrupted.
+    is_small (bool | None): Whether there are few docs. If None, they are counted.
+    max_iterations (int): The maximum number of iterations when training on all docs at once.
+    RETURNS (TrainingResult): How the last training of the weights ended. The reason is also
+        `INTERRUPTED` if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     if cache is not None:
@@ -188,7 +188,7 @@ def train_linear(
     if hidden_layer_of(ner.model) is not None:
         trains_layer_alone = is_at_once or n_seeds > 1 or are_few_words(examples)
 
-    # The weights, by updates together with the layer
+    # Train the weights, possibly together with the layer
     if is_at_once:
         trained = train_at_once(
             ner.model,
@@ -207,7 +207,7 @@ def train_linear(
             on_epoch=on_epoch,
             trains_hidden_layer=not trains_layer_alone,
         )
-    # The layer alone
+    # Train the layer separately
     if trains_layer_alone and trained.reason != INTERRUPTED:
         layer_trained = train_hidden_layer(
             ner.model,
@@ -223,9 +223,9 @@ def train_linear(
 
 
 def prune_and_quantize(ner: CostSensitiveNER) -> None:
-    """Prune and quantize the weights of a linear model: see `ml.pruning.prune_and_quantize`. That
-    is done right after training, so that the weights that are evaluated, calibrated and tuned are
-    the saved ones."""
+    """Prune and quantize the weights of a linear model: see `ml.pruning.prune_and_quantize`. This
+    is done right after training, so that the model is evaluated, calibrated and tuned with the
+    weights that are saved."""
     _, weights = linear_part(ner.model)
     weights.restart(weights.prune_and_quantize(weights.rows))
 
@@ -239,14 +239,13 @@ def train_by_updates(
     cache: Path | None = None,
     trains_hidden_layer: bool = True,
 ) -> TrainingResult:
-    """Train the linear model of a pipeline by updates, with its hidden layer or without. See
-    `train_linear` for the arguments.
+    """Train the linear model of a pipeline by updates, with or without its hidden layer. For the
+    arguments, see `train_linear`.
 
-    Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
-    these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
-    `max_steps` of the config. Then the weights are pruned and quantized.
-    Returns how the last training ended.
-    """
+    Long docs are split into pieces: see `batch_pieces`. The config's batcher creates batches of
+    pieces once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
+    `max_steps` of the config. Then the weights are pruned and quantized. Returns how the last
+    training ended."""
     _, ner, training = linear
     features, weights = linear_part(ner.model)
     layer = hidden_layer_of(ner.model) if trains_hidden_layer else None
@@ -262,14 +261,14 @@ def train_by_updates(
     )
 
     def after_epoch(trained: TrainingResult) -> None:
-        """Record progress in the settings of the component, and call `on_epoch`."""
+        """Record the progress in the settings of the component, and call `on_epoch`."""
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)
 
     optimizer = training["optimizer"]
     first_weights = weights.rows.copy()
     first_progress = ner.progress
-    # The weights of several trainings are summed in float64, so that their mean is exact.
+    # Sum the weights of several trainings in float64, so that their mean is exact.
     sum_dtype = "float64" if n_seeds > 1 else "float32"
     sum_of_weights = numpy.zeros(first_weights.shape, dtype=sum_dtype)
     n_trainings = 0
@@ -277,7 +276,7 @@ def train_by_updates(
         desc = "train"
         if n_seeds > 1:
             desc = f"train {i + 1}/{n_seeds}"
-        weights.restart(first_weights)  # each training begins with the same weights
+        weights.restart(first_weights)  # start each training with the same weights
         trained = train(
             trainable,
             ner.objective,
@@ -293,21 +292,21 @@ def train_by_updates(
         sum_of_weights += weights.averaged(optimizer).astype(sum_dtype)
         n_trainings += 1
         if trained.reason == INTERRUPTED:
-            break  # Its weights so far count in the average.
+            break  # its weights are included in the average
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
-    # `restart` sets weights, too: here the weights of the trained model.
+    # Set the mean weights of the trained models.
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
     prune_and_quantize(ner)
-    if layer is not None:  # There is only one training then: see `train_linear` and `check_cache`.
+    if layer is not None:  # only trained once: see `train_linear` and `check_cache`
         layer.restart(layer.averaged(optimizer))
     return trained
 
 
 def can_train_at_once(ner: CostSensitiveNER) -> bool:
-    """Whether a component can be trained on all docs at once. Its loss must not be a schedule, must
-    be smooth, and must not need a trained model to start from. Its weights must not be too many,
-    and must all be 0, so that no earlier training is lost."""
+    """Check whether a component can be trained on all docs at once. Its loss must be smooth, must
+    not be a schedule, and must not require a trained model to start from. The model must not have
+    too many weights, and all weights must be 0, so that no previous training is lost."""
     _, weights = linear_part(ner.model)
     first_loss, *later_losses = ner.objective.loss.stages
     if later_losses or first_loss.needs_start or not first_loss.is_smooth:

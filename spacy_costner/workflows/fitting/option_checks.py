@@ -1,4 +1,4 @@
-"""Whether the options of `fit` can be combined, and fit the config."""
+"""Check whether the options of `fit` can be combined with each other and with the config."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ def check_fit_options(
     has_cache: bool,
     n_seeds: int,
 ) -> None:
-    """Check, before anything is trained, that the options of `fit` can be combined, and fit the
-    config.
+    """Check before training whether the options of `fit` can be combined with each other and with
+    the config.
 
     linear (LinearPipeline): The pipeline.
-    needs_improvement (bool): Whether the pipeline is to be calibrated or tuned.
-    file_tokens (bool): Whether development docs have the tokens of their file.
-    has_cache (bool): Whether features are in a cache.
-    n_seeds (int): How many times the components are trained.
-    RAISES (ValueError): If they don't fit.
+    needs_improvement (bool): Whether to calibrate or tune the pipeline.
+    file_tokens (bool): Whether to use the tokens of the development file.
+    has_cache (bool): Whether features are cached.
+    n_seeds (int): The number of trainings of each component.
+    RAISES (ValueError): If the options can't be combined.
     """
     nlp, _, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
@@ -46,8 +46,8 @@ def check_fit_options(
             "are read in the same way as training docs"
         )
     needs_folds = needs_improvement and not has_dev
-    # This callback may start training from another model, which may have seen all training docs:
-    # then the docs of a fold would not be new to the model of the other folds.
+    # This callback may load the weights of a model that has seen all training docs. Then the docs
+    # of a fold wouldn't be new to the model trained on the other folds.
     if needs_folds and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
     if needs_folds and has_cache:
@@ -60,8 +60,8 @@ def check_fit_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
-    """Check that no setting of the component to train prevents a cache. With a cache, docs are read
-    twice and not kept."""
+    """Check that all settings of the component to train are compatible with a cache. With a cache,
+    docs are read twice and not kept."""
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
@@ -72,8 +72,8 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
             f"({component}.model.hidden), got {n_seeds}: the layer would be trained after all of "
             "them, on docs in memory"
         )
-    # The first three need docs, or the whole corpus at once. The others change the docs each time
-    # that they are read.
+    # The first three settings require docs or the whole corpus in memory. The others change the
+    # docs each time they are read.
     refused: dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
         f"{component}.model.features.bigrams": features.template.bigrams,

@@ -1,4 +1,4 @@
-"""Train the components of a pipeline, and save it as `spacy train` does."""
+"""Train the components of a pipeline, and save it like `spacy train`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -25,9 +25,9 @@ from .linear_training import LinearPipeline, ignore_epoch, train_linear
 
 
 def vocab_of_kept(kept: KeptDocs, overrides: Mapping[str, Any]) -> Vocab | bool:
-    """The vocab of docs that were read by `init`, for the pipeline that is trained on them. True:
-    the pipeline gets a new vocab, as there are no such docs, or as it may read them otherwise: a
-    setting of its block [nlp] is overridden, such as the tokenizer."""
+    """Return the vocab of the docs that were read by `init`, so that the pipeline trained on them
+    can share it. Returns True to create a new vocab if there are no such docs, or if the pipeline
+    may read them differently because a setting in [nlp] (e.g. the tokenizer) is overridden."""
     if kept.nlp is None or any(name.startswith("nlp.") for name in overrides):
         return True
     return kept.nlp.vocab
@@ -41,17 +41,17 @@ def fit_linear(
     n_seeds: int,
     cache: Path | None,
 ) -> Fitted:
-    """Train the linear models of a pipeline on its corpora, and evaluate it. It is neither
-    calibrated nor tuned and, unless there is a cache, not saved.
+    """Train the linear models of a pipeline on its corpora, and evaluate the pipeline. It isn't
+    calibrated or tuned and, unless there is a cache, not saved.
 
-    linear (LinearPipeline): The pipeline and its settings of training.
+    linear (LinearPipeline): The pipeline and its training settings.
     corpora (FitCorpora): Its corpora: see `read_corpora`.
     path (Path): The folder where the pipeline will be saved.
-    n_seeds (int): How many times each component is trained. The weights are averaged.
-    cache (Path | None): Folder for features and targets. With a cache training takes long, so the
-        pipeline is saved after each epoch.
-    RETURNS (Fitted): The pipeline, and the results. If Ctrl-C stops training or evaluation, this is
-        the pipeline so far.
+    n_seeds (int): The number of trainings of each component. The weights are averaged.
+    cache (Path | None): Folder for features and targets. With a cache, the pipeline is saved after
+        each epoch, because training takes long.
+    RETURNS (Fitted): The pipeline and the results. If training or evaluation is interrupted by
+        Ctrl-C, this is the current state of the pipeline.
     """
     nlp, _, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
@@ -59,7 +59,7 @@ def fit_linear(
         outcomes = train_components(linear, ners, corpora.train, path, n_seeds=n_seeds, cache=cache)
     notes = [*corpora.notes]
     scores: dict[str, Any] = {}
-    # If somebody stops the evaluation, there are no scores.
+    # If evaluation is interrupted, there are no scores.
     with suppress(KeyboardInterrupt), phase("evaluate") if corpora.dev else nullcontext():
         scores_of_dev = nlp.evaluate(corpora.dev)
         notes += note_sentence_starts(nlp, ners, corpora.dev, corpora.dev_source, scores_of_dev)
@@ -84,15 +84,15 @@ def train_components(
     n_seeds: int,
     cache: Path | None,
 ) -> dict[str, TrainingResult]:
-    """Train the components of a pipeline, one after another. See `fit_linear` for the arguments.
-    Returns how training ended for each component. If Ctrl-C stops a component, it is the last
-    one."""
+    """Train the components of a pipeline one by one. For the arguments, see `fit_linear`. Returns
+    how the training of each component ended. If training is interrupted by Ctrl-C, the remaining
+    components aren't trained."""
     nlp, _, training = linear
 
     def save_unfinished(trained: TrainingResult) -> None:
-        """Save the pipeline as it is after an epoch, without scores."""
-        (ner,) = ners  # A cache is for one component: see `check_fit_options`.
-        # As in `spacy train`, the averages of the weights are saved, not the weights.
+        """Save the current state of the pipeline after an epoch, without scores."""
+        (ner,) = ners  # one component with a cache: see `check_fit_options`
+        # Like `spacy train`, save the averaged weights.
         with nlp.use_params(training["optimizer"].averages or {}):
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
@@ -119,16 +119,16 @@ def note_sentence_starts(
     source: str,
     scores: Mapping[str, Any],
 ) -> list[str]:
-    """Note the score that a pipeline would have with spaCy's sentencizer before it. That is only of
-    interest if its chain is cut at sentence starts, and only the annotation of the docs has some.
-    The pipeline is then evaluated again, with the sentence starts of the sentencizer.
-    Returns one sentence with F without and with a sentencizer, or nothing."""
+    """Create a note about the score of a pipeline with spaCy's sentencizer. This is only relevant
+    if sequences are cut at sentence starts, and only the annotation of the docs contains sentence
+    starts. The pipeline is then evaluated again, with the sentence starts of the sentencizer.
+    Returns a sentence with F without and with a sentencizer, or an empty list."""
     first_ner = ners[0]
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
     if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
         return []
-    # With the sentence starts of the annotation, F would be too high: no component finds just
-    # these.
+    # Don't use the annotated sentence starts, because no component predicts exactly these. The
+    # scores would be too high.
     sentencizer = Sentencizer()
     dev_with_starts = [Example(sentencizer(eg.predicted.copy()), eg.reference) for eg in dev]
     name_of_f = f"{score_prefix(first_ner)}_f"
@@ -156,16 +156,16 @@ def save_trained(
     scores: Mapping[str, Any],
     losses: Mapping[str, float],
 ) -> None:
-    """Save a pipeline as `spacy train` does. Its meta has the scores, and the losses that are
-    finite numbers.
+    """Save a pipeline like `spacy train`. Its meta contains the scores, and the losses that are
+    finite.
 
-    path (Path): The folder.
+    path (Path): The output folder.
     nlp (Language): The pipeline.
-    training (Mapping[str, Any]): The settings of the block [training].
-    scores (Mapping[str, Any]): The scores; empty if it wasn't evaluated.
+    training (Mapping[str, Any]): The settings of the [training] block.
+    scores (Mapping[str, Any]): The scores. Empty if the pipeline wasn't evaluated.
     losses (Mapping[str, float]): The loss of each component.
     """
-    # JSON has no infinity.
+    # JSON doesn't support infinity.
     finite_losses = {name: loss for name, loss in losses.items() if isfinite(loss)}
     update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite_losses})
     before_to_disk = create_before_to_disk_callback(training["before_to_disk"])

@@ -1,4 +1,4 @@
-"""Train the pipeline of any config: by `fit` or, if it can't, as `spacy train` does."""
+"""Train the pipeline of any config, with `fit` if possible, otherwise like `spacy train`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +18,16 @@ from .fitting import DIR_MODEL, fit
 def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
-    """Train and save a pipeline: by `fit` if it can (see `can_be_fitted`), otherwise as `spacy
-    train` does.
+    """Train and save a pipeline, with `fit` if possible (see `can_be_fitted`), otherwise like
+    `spacy train`.
 
-    config (Config): A config for `spacy train`, with variables filled in.
-    output_path (Path): The folder for the pipeline.
-    log (IO[str]): The file to which messages about training are written.
-    n_seeds (int): How many times `fit` trains. The weights are averaged.
-    use_gpu (int): GPU ID or -1 for CPU. `fit` always trains on the CPU.
+    config (Config): A config for `spacy train` with interpolated variables.
+    output_path (Path): The output folder.
+    log (IO[str]): The file for messages about training.
+    n_seeds (int): The number of trainings with `fit`. The weights are averaged.
+    use_gpu (int): GPU ID, or -1 for CPU. `fit` always trains on CPU.
     RETURNS (Path): The folder of the trained pipeline.
-    RAISES (KeyboardInterrupt): If somebody stopped `fit`, in training or in evaluation.
+    RAISES (KeyboardInterrupt): If training or evaluation by `fit` was interrupted.
     """
     if can_be_fitted(config):
         fitted = fit(config, output_path, n_seeds=n_seeds)
@@ -37,7 +37,7 @@ def train_pipeline(
         return fitted.path
     nlp = init_nlp(config, use_gpu=use_gpu)
     if log.isatty():
-        # spaCy prints a table of the scores, which shows how far training is.
+        # spaCy prints a table of scores, which shows the progress of training.
         train(nlp, output_path, use_gpu=use_gpu, stdout=log, stderr=log)
     else:
         with updates_shown(nlp):
@@ -47,26 +47,26 @@ def train_pipeline(
 
 @contextmanager
 def updates_shown(nlp: Language) -> Iterator[None]:
-    """In a `with` block, show a progress bar that counts the updates of a pipeline. It is for
-    trainings whose log isn't on the terminal."""
+    """Context manager that shows a progress bar for the updates of a pipeline. Used if the training
+    log isn't written to the terminal."""
     training = nlp.config.interpolate()["training"]
     update = nlp.update
     total = None
     if training["max_steps"]:
-        # spaCy counts steps from 0 up to max_steps, and both are done. A step is one update or, if
-        # gradients are accumulated, several.
+        # spaCy's steps range from 0 to max_steps, inclusive. A step consists of several updates if
+        # gradients are accumulated.
         n_steps = training["max_steps"] + 1
         total = n_steps * training["accumulate_gradient"]
     bar = progress(desc="train", unit="update", total=total)
 
     def update_and_count(*args: Any, **kwargs: Any) -> dict[str, float]:
-        """Update the pipeline as `nlp.update` does, and count it."""
+        """Call `nlp.update` and advance the progress bar."""
         losses = update(*args, **kwargs)
         bar.update()
         return losses
 
-    # spaCy has no callback after an update, so the method is replaced: an attribute of the object
-    # hides the method of its class until it is deleted.
+    # spaCy has no callback after an update, so temporarily override the method with an instance
+    # attribute.
     vars(nlp)["update"] = update_and_count
     try:
         with bar:

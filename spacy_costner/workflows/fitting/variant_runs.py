@@ -1,4 +1,4 @@
-"""Train and evaluate variants, each in its own folder, where a later run finds it."""
+"""Train and evaluate variants in separate folders, where later runs can reuse their results."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -30,10 +30,10 @@ from .variants import Variant
 class Predicted(NamedTuple):
     """The predictions of a variant for the test corpus.
 
-    counts (list[list[float]]): The columns of `DocCounts`, each with a number for each doc.
-    units (list[int]): The unit of each doc. Docs that are copies of each other are one unit of the
+    counts (list[list[float]]): The columns of `DocCounts`, with one number per doc.
+    units (list[int]): The unit of each doc. Docs that are copies of each other form one unit of the
         bootstrap: see `units_of_docs`.
-    notes (list[str]): Which texts of the docs recur: see `note_recurrence`.
+    notes (list[str]): Notes about recurring texts: see `note_recurrence`.
     """
 
     counts: list[list[float]]
@@ -52,12 +52,13 @@ def train_variants(
     """Train and score all variants.
 
     variants (Sequence[Variant]): The variants.
-    use_gpu (int): GPU ID or -1 for CPU.
-    code_path (Path | None): Python file with registered functions to be imported.
-    make_executor (MakeExecutor | None): Makes the executor that trains them.
-    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
-    RETURNS (list[Finished]): The results, in the order of the variants.
-    RAISES (ValueError): If a variant fails. It is raised after all others are finished.
+    use_gpu (int): GPU ID, or -1 for CPU.
+    code_path (Path | None): Python file with registered functions to import.
+    make_executor (MakeExecutor | None): Function that creates the executor for training.
+    on_end (Callable[[str, Ended], None] | None): Callback that receives the name and result of each
+        variant.
+    RETURNS (list[Finished]): The results, in the same order as `variants`.
+    RAISES (ValueError): If a variant fails. The error is raised after all others are finished.
     """
     variant_of_run = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
     runs: list[Run] = []
@@ -81,15 +82,14 @@ def train_variants(
 
 
 def log_failure(variant: Variant, failed: Failed) -> None:
-    """Add the traceback of a variant to its log."""
+    """Append the traceback of a failed variant to its log."""
     variant.path.mkdir(parents=True, exist_ok=True)
     with (variant.path / "log.txt").open("a", encoding="utf8") as log:
         log.write(failed.trace)
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
-    """Train and score a variant. This is what a worker does. What an earlier run has left in the
-    folder of the variant is not done again."""
+    """Train and score a variant in a worker. Reuses existing results in the variant's folder."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
     path = variant.path
@@ -102,8 +102,9 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
         *cached_result(path / "counts.json", predicted_key, lambda: count_predictions(variant))
     )
 
-    # spaCy also evaluates the model after the first step, and that may be the best model. The saved
-    # component says how many updates it had. If gradients are accumulated, several are one step.
+    # spaCy also evaluates the model after the first step, and this may be the best model. The
+    # number of updates is read from the settings of the saved component. With gradient
+    # accumulation, a step consists of several updates.
     component_settings = srsly.read_json(path / "model-best" / variant.scoring.component / "cfg")
     n_updates = component_settings["progress"]["steps"]
     updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
@@ -121,18 +122,18 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 
 
 def key_of_training(config: Config, code_path: Path | None) -> str:
-    """The fingerprint of what a trained pipeline depends on: the config, the files that it names,
-    and the Python file with registered functions. `fingerprint` reads any file whose path it is
-    given."""
+    """Compute the fingerprint of everything that a trained pipeline depends on: the config, the
+    files it refers to, and the Python file with registered functions. If `fingerprint` is passed
+    the path of a file, it includes the file's contents."""
     if code_path is None:
         return fingerprint(config)
     return fingerprint(config, str(code_path))
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
-    """Train the pipeline of a variant, and save it in the folder of the variant. An older pipeline
-    there is kept until the new one is complete. Returns how many seconds training took."""
-    # Remove what an interrupted training may have left.
+    """Train the pipeline of a variant, and save it in the variant's folder. An existing pipeline is
+    kept until the new one is complete. Returns the training time in seconds."""
+    # Remove any leftovers of an interrupted training.
     unfinished = variant.path / "training"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -142,8 +143,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     with log_file as log, phase(f"{variant.loss}, seed {variant.seed}"):
         trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
-    # The record that an older pipeline is trained is removed before that pipeline is replaced. So
-    # the record never counts for the new pipeline, even if this process is killed in between.
+    # Delete the training record of the old pipeline before replacing the pipeline. Otherwise, if
+    # the process is killed in between, the old record would be used for the new pipeline.
     (variant.path / "trained.json").unlink(missing_ok=True)
     replace_folder(trained_path, variant.path / "model-best")
     shutil.rmtree(unfinished)
@@ -151,8 +152,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 
 def count_predictions(variant: Variant) -> Predicted:
-    """Predict the test corpus with the trained pipeline in the folder of a variant, and count its
-    correct and wrong predictions in each doc. The counts are lists, which can be saved as JSON."""
+    """Predict the test corpus with the trained pipeline in a variant's folder, and count the
+    correct and wrong predictions in each doc. The counts are JSON-serializable lists."""
     nlp = spacy.load(variant.path / "model-best")
     scoring = variant.scoring
     reader = make_reader(Path(scoring.test_path), **scoring.reading)
@@ -163,11 +164,11 @@ def count_predictions(variant: Variant) -> Predicted:
     for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
         eg.predicted = predicted_doc
 
-    # The config has the cost as a block. `resolve` makes objects from the blocks of a dictionary.
+    # Create the cost from its config block. `resolve` requires a dictionary of blocks.
     cost = registry.resolve({"cost": scoring.cost})["cost"]
     labels = nlp.pipe_labels.get(scoring.component, ())
     counts = count_docs(examples, cost, labels=labels, scheme=scoring.scheme)
-    annotated = [eg.reference for eg in select_annotated(examples)]  # the docs of the counts
+    annotated = [eg.reference for eg in select_annotated(examples)]  # the docs in the counts
     return Predicted(
         counts=[column.tolist() for column in counts],
         units=units_of_docs(annotated).tolist(),

@@ -1,4 +1,4 @@
-"""The scores of variants, and the significance of differences (paired bootstrap over docs)."""
+"""Compute the scores of variants, and test differences with a paired bootstrap over docs."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -11,19 +11,19 @@ from ...metrics import Difference, f_score, paired_differences, precision, ratio
 from ...pipeline.scorers import DocCounts
 
 UNTRAINED = "the best model was not trained past the first step"
-"""Says why a loss has no scores."""
+"""The reason why a loss has no scores."""
 
 
 class Finished(NamedTuple):
-    """A variant that is trained and evaluated.
+    """A trained and evaluated variant.
 
     loss (str): See `Variant`.
     seed (int): See `Variant`.
-    seconds (float): How long training took.
+    seconds (float): The training time.
     counts (DocCounts): The counts of its predictions on the test corpus.
     is_trained (bool): Whether the best model was trained past the first step.
     units (Sequence[int]): The unit of each test doc: see `Predicted`.
-    notes (Sequence[str]): Which texts of the test corpus recur.
+    notes (Sequence[str]): Notes about recurring texts in the test corpus.
     """
 
     loss: str
@@ -35,24 +35,24 @@ class Finished(NamedTuple):
     notes: Sequence[str] = ()
 
     def columns(self) -> FloatsXd:
-        """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
-        are the fields of `DocCounts` (entities that are correct, wrong and missed; the cost; the
-        tokens), then 1 if all entities of the doc are correct and 0 otherwise, then 1 for the doc
+        """Stack the counts of each of the D test docs, from which `scores_of` computes scores. The
+        columns are the fields of `DocCounts` (correct, wrong and missed entities, cost, tokens),
+        followed by 1 if all entities of the doc are correct (otherwise 0), and 1 to count the doc
         itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
         columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
         return numpy.stack(columns, axis=-1).astype("float64")
 
     def f_score(self) -> float:
-        """The F score on all test docs."""
+        """Compute the F score on all test docs."""
         return float(scores_of(self.columns().sum(axis=0))["ents_f"])
 
 
 class ScoredLoss(NamedTuple):
-    """The scores of a loss. The keys are the names of scores: see `scores_of`.
+    """The scores of a loss, keyed by the names of the scores: see `scores_of`.
 
-    by_seed (dict[str, list[float]]): The score of each seed.
-    differences (dict[str, Difference]): The difference from the first loss that has scores.
+    by_seed (dict[str, list[float]]): The score for each seed.
+    differences (dict[str, Difference]): The difference from the first loss with scores.
     """
 
     by_seed: dict[str, list[float]]
@@ -66,12 +66,12 @@ class ComparedLoss(NamedTuple):
     loss (str): The name of the loss, and the values of settings: see `Variant`.
     seconds (float): The mean training time.
     scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
-    by_seed (dict[str, list[float]]): The scores of each seed.
-    differences (dict[str, Difference]): How each score differs from the first loss. Empty
-        for the first loss, and if one of the two has no scores.
-    untrained (list[int]): The seeds whose best model was not trained past the first step.
-    notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
-        recur.
+    by_seed (dict[str, list[float]]): The scores for each seed.
+    differences (dict[str, Difference]): The difference of each score from the first loss. Empty for
+        the first loss, and if either loss has no scores.
+    untrained (list[int]): The seeds whose best model wasn't trained past the first step.
+    notes (Sequence[str]): Reasons why the scores may be misleading, i.e. recurring texts in the
+        test corpus.
     """
 
     loss: str
@@ -86,14 +86,15 @@ class ComparedLoss(NamedTuple):
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
     """Average the scores of each loss over its seeds, and compare each loss with the first one.
 
-    The bootstrap draws samples of docs, the same docs for all variants. Docs that are copies of
-    each other are drawn together. The score of a sample is the mean over seeds, to which the spread
-    over seeds is added: see `paired_differences`. A loss gets no scores if one of its models was
-    not trained past the first step. If that is the first loss, there are no differences.
+    The bootstrap draws the same samples of docs for all variants. Docs that are copies of each
+    other are drawn together. The score of a sample is the mean over seeds, and the variance between
+    seeds is taken into account: see `paired_differences`. A loss has no scores if one of its models
+    wasn't trained past the first step. If this is the first loss, there are no differences.
 
     finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
     n_samples (int): Number of bootstrap samples.
-    RETURNS (list[ComparedLoss]): A row for each loss, in the order of its first variant.
+    RETURNS (list[ComparedLoss]): A row for each loss, in the order of first occurrence in
+        `finished`.
     RAISES (ValueError): If no test doc is annotated.
     """
     runs_of_loss: dict[str, list[Finished]] = {}
@@ -131,12 +132,12 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
 def score_losses(
     runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
 ) -> dict[str, ScoredLoss]:
-    """Score each loss with each seed, and compute the differences of each from the first of these
-    losses. A loss has a trained variant for each seed. Returns the scores by loss. It is an error
-    if no test doc is annotated."""
+    """Score each loss with each seed, and compute the differences from the first loss. There must
+    be a trained variant of each loss for each seed. Returns the scores, keyed by loss. Raises a
+    ValueError if no test doc is annotated."""
     if not runs_of_loss:
         return {}
-    # Shape of the counts of a loss: (S, D, C), for seeds, docs and what is counted
+    # Shape of the counts of a loss: (S, D, C), for S seeds, D docs and C columns
     counts_of_losses: list[FloatsXd] = []
     for runs in runs_of_loss.values():
         counts_of_losses.append(numpy.stack([run.columns() for run in runs]))
@@ -147,15 +148,15 @@ def score_losses(
     scores = scores_of(counts.sum(axis=2))  # shape of each score: (L, S)
 
     def stack_scores(sums: FloatsXd) -> FloatsXd:
-        """Stack all scores in one array. Shapes: (..., C) to (scores, ...)"""
+        """Compute all scores and stack them in one array. Shapes: (..., C) to (scores, ...)"""
         return numpy.stack(list(scores_of(sums).values()))
 
-    # Docs that are copies of each other are drawn together by the bootstrap.
+    # The bootstrap draws docs that are copies of each other together.
     counts_of_units = counts
-    units = next(iter(runs_of_loss.values()))[0].units  # All variants have the same test docs.
+    units = next(iter(runs_of_loss.values()))[0].units  # the same test docs for all variants
     if units:
         counts_of_units = sum_by_unit(counts, units)
-    # For each score, the difference of each loss from the first one
+    # For each score, the differences of all losses from the first one
     differences = paired_differences(
         counts_of_units, stack_scores, n_samples=n_samples, with_seeds=True
     )
@@ -168,10 +169,10 @@ def score_losses(
 
 
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
-    """Compute scores: F, precision and recall of entities, the mean cost of a token, and the share
-    of docs whose predicted entities are exactly the annotated ones. A score is 0 if its denominator
-    is 0. They have the names that spaCy and the cost scorer give them. `sums` are the counts of
-    `Finished.columns`, summed over docs. Shapes: (..., C) to (...)"""
+    """Compute the F-score, precision and recall of entities, the mean cost per token, and the share
+    of docs in which the predicted entities match the annotated ones exactly. The keys are the names
+    used by spaCy and the cost scorer. A score is 0 if its denominator is 0. `sums` are the counts
+    of `Finished.columns`, summed over docs. Shapes: (..., C) to (...)"""
     tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),
@@ -183,7 +184,7 @@ def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
 
 
 def sum_by_unit(counts: FloatsXd, units: Sequence[int]) -> FloatsXd:
-    """Sum the counts of the docs of each of U units. `units` has the unit of each doc. Shapes:
+    """Sum the counts of the docs in each of U units. `units` contains the unit of each doc. Shapes:
     (L, S, D, C), (D,) to (L, S, U, C)"""
     by_doc = numpy.moveaxis(counts, 2, 0)
     by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))

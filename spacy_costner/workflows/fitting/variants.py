@@ -1,7 +1,6 @@
-"""The variants of a config that `compare` trains.
+"""Create the variants of a config that `compare` trains.
 
-A variant is the config with one loss, one seed and, if values of settings are tried (a sweep), one
-value of each of these settings.
+A variant is the config with one loss, one seed and, in a sweep, one value of each swept setting.
 """
 
 import json
@@ -25,7 +24,7 @@ from ..config.unknown_settings import check_overrides, check_settings
 from ..result_cache import fingerprint
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
-"""If the base config has this scorer, variants are compared by the cost of the scorer."""
+"""If the base config uses this scorer, variants are compared by the cost of the scorer."""
 
 SAME_FOR_ALL = {
     "seed",
@@ -37,20 +36,20 @@ SAME_FOR_ALL = {
     "patience",
     "eval_frequency",
 }
-"""The settings of [training] that are the same for all losses: the config of a loss doesn't change
-them."""
+"""The settings of [training] that are the same for all losses and can't be changed by the config of
+a loss."""
 
 
 @dataclass(frozen=True)
 class ScoringSettings:
-    """How all variants are scored.
+    """The scoring settings shared by all variants.
 
     component (str): The name of the component.
     scheme (str): The tag scheme.
     cost (dict[str, Any]): The block of the cost.
-    test_path (str): The test corpus.
+    test_path (str): The path of the test corpus.
     file_tokens (bool): See `compare`.
-    reading (dict[str, Any]): The settings of its reader.
+    reading (dict[str, Any]): The settings for reading the test corpus.
     """
 
     component: str
@@ -64,10 +63,10 @@ class ScoringSettings:
 class Variant(NamedTuple):
     """A config with one loss, one value of each swept setting, and one seed.
 
-    loss (str): The name of the loss, followed by the values, such as "Sequential L2=0.1".
+    loss (str): The name of the loss, followed by the values, e.g. "Sequential L2=0.1".
     seed (int): The random seed.
-    config (Config): The config, with variables filled in.
-    scoring (ScoringSettings): How it is scored.
+    config (Config): The config, with interpolated variables.
+    scoring (ScoringSettings): The scoring settings.
     path (Path): The folder of the variant.
     """
 
@@ -79,31 +78,31 @@ class Variant(NamedTuple):
 
 
 def check_evaluations(variants: Sequence[Variant]) -> None:
-    """Check how often the trainings of variants would evaluate the model. There is a warning if it
-    is less than once in an epoch.
+    """Check how often the models of the variants will be evaluated in training. Shows a warning if
+    it is less than once per epoch.
 
-    RAISES (ValueError): If it is only after the first step.
+    RAISES (ValueError): If a model would only be evaluated after the first step.
     """
-    # All seeds of a loss have the same settings, so the config of the first seed is enough.
+    # All seeds of a loss have the same settings, so only check the first one.
     config_of_loss: dict[str, Config] = {}
     for variant in variants:
         config_of_loss.setdefault(variant.loss, variant.config)
 
-    # The corpus has to be read to know how often. It is read once for all losses that have
-    # the same settings in these sections.
+    # This requires reading the corpus, so read it once for all losses with the same settings in
+    # these sections.
     sections = ("paths", "nlp", "corpora", "training", "initialize")
     evaluations_by_key: dict[str, Evaluations | None] = {}
     for loss, config in config_of_loss.items():
         if can_be_fitted(config):
-            continue  # `fit` trains it, which only evaluates at the end.
+            continue  # trained with `fit`, which only evaluates at the end
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:
             evaluations_by_key[key] = read_evaluations(config)
         evaluations = evaluations_by_key[key]
-        # None: the corpus is a stream, which isn't read beforehand.
+        # None for streamed corpora, which aren't read in advance
         if evaluations is None or evaluations.are_enough:
             continue
-        if not evaluations.are_after_training:  # There is only the one after the first step.
+        if not evaluations.are_after_training:  # only after the first step
             raise ValueError(f"compare: {loss}: {evaluations.objection()}")
         warnings.warn(f"{loss}: {evaluations.objection()}", stacklevel=3)
 
@@ -120,24 +119,24 @@ def make_variants(
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
-    """Make a variant for each seed, each loss and each combination of values of the swept settings,
-    in this order.
+    """Create a variant for each seed, each loss and each combination of values of the swept
+    settings, in this order.
 
-    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, variants
-        are scored by the cost of the scorer, and losses that are given by name have this cost, too.
-        Otherwise variants are scored by the Hamming cost.
+    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, the
+        scorer's cost is used to score variants, and for losses specified by name. Otherwise, the
+        Hamming cost is used.
     losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace blocks of
-        the base config. Without losses, the loss of the base config is trained.
+        the base config. If empty, the loss of the base config is used.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants.
-    seeds (Sequence[int]): Each variant is trained with each of them.
-    file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
-    reading (ReadOptions): How to read the corpora.
-    overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
-    sweep (Mapping[str, Sequence[Any]]): Values of settings, keyed by the names of the settings.
+    seeds (Sequence[int]): The random seeds. Each variant is trained with each seed.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the test file.
+    reading (ReadOptions): Options for reading the corpora.
+    overrides (Mapping[str, Any]): Settings for all variants, e.g. "paths.train".
+    sweep (Mapping[str, Sequence[Any]]): Values of settings, keyed by setting name.
     RETURNS (list[Variant]): The variants.
-    RAISES (ValueError): If a config can't be read, has an unknown setting, or doesn't fit the
-        others.
+    RAISES (ValueError): If a config can't be read, contains an unknown setting, or isn't compatible
+        with the others.
     """
     base = open_config(config_path)
     check_overrides(base, overrides)
@@ -154,14 +153,14 @@ def make_variants(
         file_tokens=file_tokens,
         reading=reading.settings(),
     )
-    # A name becomes a path as well: `read_losses` tells a name from a file by the suffix.
+    # Convert names to paths, too: `read_losses` distinguishes names and files by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     if not changes_of_losses:
-        # Without losses, the loss of the base config is trained. It has no name.
+        # If no losses are given, use the loss of the base config, which has no name.
         changes_of_losses[""] = {}
 
     shown_settings = short_names(sweep)
-    # All combinations of values. Without a sweep, `product` makes a single empty one.
+    # All combinations of values. Without a sweep, there is a single empty combination.
     combinations = list(product(*sweep.values()))
     variants: list[Variant] = []
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
@@ -172,14 +171,14 @@ def make_variants(
         swept_settings = dict(zip(sweep, values))
         config = fill_in(variant_config, {**overrides, **swept_settings})
         check_settings(config, name)
-        # A value in the name, such as a path, may have slashes.
+        # Values in the name may contain slashes, e.g. paths.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, scoring, path))
     return variants
 
 
 def cost_of_scorer(component_block: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The block of the cost in the scorer of a component. None: its scorer has no cost."""
+    """Return the cost block of a component's scorer, or None if its scorer has no cost."""
     scorer = component_block.get("scorer")
     if scorer and scorer.get("@scorers") == COST_SCORER:
         return scorer["cost"]
@@ -187,8 +186,8 @@ def cost_of_scorer(component_block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def short_names(settings: Iterable[str]) -> list[str]:
-    """The names of settings in the names of variants: their last part, such as L2, or the whole
-    names if two settings have the same last part."""
+    """Shorten the names of settings for the names of variants: use the last part of each name, e.g.
+    L2, or the full names if the last parts aren't unique."""
     names = list(settings)
     last_parts = [name.rpartition(".")[2] for name in names]
     if len(set(last_parts)) < len(last_parts):
@@ -197,8 +196,8 @@ def short_names(settings: Iterable[str]) -> list[str]:
 
 
 def variant_name(loss: str, values: Mapping[str, Any]) -> str:
-    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1". The
-    loss of the base config has the name ""."""
+    """Combine the name of a loss and the values of the swept settings, e.g. "Sequential L2=0.1".
+    For the loss of the base config, `loss` is empty."""
     words: list[str] = []
     if loss:
         words.append(loss)
@@ -211,12 +210,12 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read the changes of each loss to the base config. A loss is a name or the file of a config.
-    Named losses get the block of the cost or, without one, the Hamming cost. Returns the blocks of
-    each loss, keyed by its name. Two losses with the same name are an error."""
+    """Read the changes of each loss to the base config. A loss is specified by name or by a config
+    file. Named losses use the given cost or, if it is None, the Hamming cost. Returns the changed
+    blocks, keyed by the name of the loss. Raises a ValueError if two losses have the same name."""
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
-        # The stem of a loss that is no file is its name.
+        # For named losses, the stem is the name.
         if path.stem in changes:
             raise ValueError(
                 f"{path}: expected files with different names, as losses are named after them"
@@ -230,10 +229,11 @@ def read_losses(
 
 
 def component_name(config: Config, path: Path) -> str:
-    """Find the name of the only component of the factory `cost_sensitive_ner` in a config.
+    """Find the name of the only `cost_sensitive_ner` component in a config.
 
-    path (Path): The config, for errors.
-    RAISES (ValueError): If there isn't exactly one, or if it doesn't write `doc.ents`.
+    path (Path): The path of the config, for error messages.
+    RAISES (ValueError): If there isn't exactly one such component, or if it doesn't write
+        `doc.ents`.
     """
     blocks = config.get("components", {}).items()
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
@@ -249,15 +249,15 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """Read the changes of a loss's config to the base config: all of its [components], its
-    [training] except `SAME_FOR_ALL`, and the callbacks in its [initialize], except one that says
-    how often to evaluate. The config must have the component."""
+    """Read the changes to the base config from the config of a loss: all of its [components], its
+    [training] settings except `SAME_FOR_ALL`, and the callbacks in [initialize], except for the
+    callback that sets the evaluation frequency. The config must contain the component."""
     config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    # How often to evaluate is the same for all losses: it is in the base config.
+    # The evaluation frequency is the same for all losses and is set in the base config.
     before_init = initialize.get("before_init")
     says_how_often = before_init == {"@callbacks": CALLBACK}
     callbacks: dict[str, Any] = {}
@@ -273,12 +273,12 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
 
 
 def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """Make a copy of a config, and change some of its blocks and settings.
+    """Copy a config and change some of its blocks and settings.
 
     config (Mapping[str, Any]): The config, or a block of it.
-    changes (Mapping[str, Any]): The new blocks and settings. A new block that has a registered
-        function or another factory replaces the old block as a whole. Otherwise only its settings
-        are replaced.
+    changes (Mapping[str, Any]): The new blocks and settings. A new block replaces the entire old
+        block if it has a registered function or another factory. Otherwise, only its settings are
+        replaced.
     RETURNS (Config): The changed copy.
     """
     changed_config = Config(dict(config))
@@ -287,7 +287,7 @@ def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
         if isinstance(value, dict) and isinstance(old_value, dict):
             old_factory = old_value.get("factory")
             has_same_factory = value.get("factory", old_factory) == old_factory
-            # A setting such as "@losses" names a registered function.
+            # A setting such as "@losses" refers to a registered function.
             has_function = any(setting.startswith("@") for setting in value)
             if has_same_factory and not has_function:
                 value = change_config(old_value, value)
@@ -296,6 +296,6 @@ def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
 
 
 def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """Make a copy of a config with overridden settings, and with all variables, such as
-    ${paths.train}, filled in."""
+    """Copy a config with overridden settings and all variables, such as ${paths.train},
+    interpolated."""
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
