@@ -41,8 +41,8 @@ class TagWeights(NamedTuple):
     """The strongest features of a tag.
 
     tag (str): The tag.
-    in_favour (list[FeatureWeight]): The features with the highest positive weights.
-    against (list[FeatureWeight]): The features with the lowest negative weights.
+    in_favour (list[FeatureWeight]): The features with the largest positive weights.
+    against (list[FeatureWeight]): The features with the largest negative weights.
     """
 
     tag: str
