@@ -71,8 +71,8 @@ class Expected(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """The number of additional texts needed to reach an F-score. None if more than 16 times the
-    current number of texts would be needed.
+    """The number of additional texts needed to reach an F-score. Numbers are None if more than 16
+    times the current number of texts would be needed.
 
     f (float): The F-score.
     more (int | None): The number of additional texts.
@@ -93,7 +93,7 @@ class LabelForecast(NamedTuple):
     measured (list[Measured]): The measured scores.
     expected (list[Expected]): The forecasts for 1, 2 and 4 times the current number of texts. Empty
         if there is no forecast.
-    refusal (str): The reason why there is no forecast. Empty if there is one.
+    refusal (str): The reason why there is no forecast. Empty if there is a forecast.
     """
 
     label: str
@@ -210,8 +210,8 @@ def forecast_label(
 
 
 def refuse(n_docs: int, n_entities: int) -> str:
-    """Return the reason why there is no forecast for these numbers of docs and entities. Empty if
-    there is one."""
+    """Return the reason why there is no forecast for these numbers of docs and entities, or an
+    empty string."""
     if n_docs < MIN_TEXTS:
         return f"{n_docs:,} docs with different texts: a forecast takes {MIN_TEXTS:,}"
     if n_entities < MIN_ENTITIES:

@@ -31,8 +31,8 @@ SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
 class LearningCurve(NamedTuple):
-    """The counts of models trained on parts of different sizes, for held-out texts. P is the number
-    of parts, U the number of distinct texts, and L the number of labels.
+    """Entity counts on held-out texts, for models trained on parts of different sizes. P is the
+    number of parts, U the number of distinct texts, and L the number of labels.
 
     n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds.
         Ascending. Shape: (P,)

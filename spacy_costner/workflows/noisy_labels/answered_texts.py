@@ -79,7 +79,7 @@ class AnsweredTexts:
         gold (Iterable[Doc]): The checked docs.
         annotators (Sequence[str]): Corpora with answers, or pipelines. Pipelines annotate all
             texts.
-        raw (Iterable[Doc]): Additional texts that are only annotated by pipelines.
+        raw (Iterable[Doc]): Additional texts, annotated only by pipelines.
         reading (ReadOptions): The options for reading the corpora.
         RAISES (ValueError): If there are no checked docs, if no other text has an answer, or if an
             annotator uses different label names than the checked docs.
@@ -236,7 +236,7 @@ class AnsweredTexts:
 
 
 def entities_of_path(tags: Tags, path: Ints1d) -> list[Entity]:
-    """Decode the tags of a text to entities. Shape: (T,)"""
+    """Decode the tags of a text into entities. Shape: (T,)"""
     decoded = tags.decode(path, numpy.asarray([len(path)]))
     return [(begin, end, tags.labels[label]) for begin, end, label in decoded.as_tuples()]
 

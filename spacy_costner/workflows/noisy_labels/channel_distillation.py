@@ -81,7 +81,7 @@ def make_channel_corpus(
     annotators (Sequence[str]): Corpora with answers, or pipelines.
     config (Config): The student's config.
     folder (Path): The folder of the corpus. The corpus of an earlier run is removed.
-    raw_paths (Sequence[Path]): Texts that are only annotated by pipelines.
+    raw_paths (Sequence[Path]): Additional texts, annotated only by pipelines.
     gold_path (Path): The checked texts.
     gold_weight (float): Weight of each checked text. Unchecked texts have the weight 1.
     reading (ReadOptions): The options for reading the corpora.

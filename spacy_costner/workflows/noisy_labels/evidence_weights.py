@@ -3,8 +3,8 @@
 The posterior given text and answers is the product of a model's distribution and the probabilities
 of the answers. This is exact if the model is calibrated, and if annotators make errors
 independently of each other and of the model. However, models trained on few texts are
-overconfident, and annotators may share the same sources. So the logarithm of each part has a weight
-w:
+overconfident, and annotators may share the same sources. So the logarithm of each part is
+multiplied by a weight w:
 
     p(y | x, o)  =  exp(sum_i w_i s_i(y)) / Z
 

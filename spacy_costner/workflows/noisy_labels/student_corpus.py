@@ -42,8 +42,8 @@ def save_corpus(
         missing.
     outside_words (set[str] | None): The words that are outside of entities if answers are
         incomplete. None if the teachers find all entities.
-    RETURNS (CorpusCounts): The number of docs, entities, entities omitted because of a low
-        confidence, and tokens omitted because of incomplete answers.
+    RETURNS (CorpusCounts): The number of docs and entities, and the number of entities and tokens
+        set to missing annotation.
     RAISES (ValueError): If there are no answers, if `outside_words` is empty, or if
         `min_confidence` is set and all confidences are 1.
     """
@@ -100,7 +100,7 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
     `min_confidence`, and of likely entities that are not predicted, if the confidence in their
     absence is below `min_confidence`. The tokens of entities that are kept are not changed.
 
-    RETURNS (EntityCounts): The number of predicted entities that are kept, and that are removed.
+    RETURNS (EntityCounts): The numbers of predicted entities that are kept and removed.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)

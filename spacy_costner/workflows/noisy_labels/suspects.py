@@ -274,9 +274,8 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
 def add_within(
     suggested: list[Entity], probable: list[Entity], begin: int, end: int
 ) -> list[Entity]:
-    """Add the probable entities within a span to its suggested entities, unless they overlap. This
-    completes suggestions that split an annotated entity: the alternative alone would be only one of
-    the parts.
+    """Add the probable entities within a span to its suggested entities, unless they overlap.
+    Otherwise, if a suggestion splits an annotated entity, only one of the parts would be suggested.
 
     suggested (list[Entity]): The suggested entities, in order. The list isn't modified.
     probable (list[Entity]): All probable entities of the fold, in order.
@@ -351,8 +350,10 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
 
 def find_changed_span(suspect: Suspect) -> tuple[int, int]:
     """Return the span of the first suggested entity that isn't annotated or, if there is none, of
-    the first annotated entity that isn't suggested: the first token, and the token after the
-    last."""
+    the first annotated entity that isn't suggested.
+
+    RETURNS (tuple[int, int]): The first token, and the token after the last.
+    """
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
     differing = suggested - annotated

@@ -99,10 +99,10 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """Return the only cost_sensitive_ner of a teacher. It can compute a distribution over tag
+    """Return the cost_sensitive_ner component of a teacher. It can compute a distribution over tag
     paths.
 
-    RAISES (ValueError): If the pipeline doesn't have exactly one.
+    RAISES (ValueError): If the pipeline doesn't have exactly one such component.
     """
     pipes = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if len(pipes) != 1:

@@ -137,7 +137,7 @@ def report(
     """
     ner = get_component(nlp, name)
     examples = list(examples)
-    block = nlp.config.interpolate()["components"][name]  # of the config
+    block = nlp.config.interpolate()["components"][name]  # the config block of the component
     cost, tree, cost_name = find_cost(block)
     inner_nodes: Iterable[str] = ()
     if tree is not None:

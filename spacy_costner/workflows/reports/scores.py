@@ -26,8 +26,8 @@ class ScoreCounts(NamedTuple):
     total (PRFScore): The counts of all entities.
     labels (dict[str, PRFScore]): The counts by label. The counts of an inner node of the label tree
         are the counts of all labels below it.
-    levels (dict[str, PRFScore]): The counts by level of the label tree. The highest level is "level
-        1".
+    levels (dict[str, PRFScore]): The counts by level of the label tree, from the top: "level 1",
+        "level 2", and so on.
     """
 
     total: PRFScore

@@ -64,7 +64,7 @@ def find_design(
     ner (CostSensitiveNER): The component to evaluate.
     known (KnownText): The text that the component was trained on.
     annotated (Sequence[Doc]): The annotated docs.
-    simple_random (bool): Whether they are a custom simple random sample.
+    simple_random (bool): Whether they are the user's own simple random sample.
     RETURNS (SamplingDesign): The design.
     RAISES (ValueError): If the docs weren't drawn at random or for this pipeline, or if it was
         trained on them.
@@ -168,8 +168,8 @@ def check_are_texts(annotated: Sequence[Doc], expected: Expectations) -> None:
 
 
 def check_drawn_once(annotated: Sequence[Doc], expected: Expectations) -> None:
-    """Check that docs can have been drawn without replacement, i.e. that no text occurs more often
-    in the docs than in the texts."""
+    """Check that docs could have been drawn without replacement, i.e. that no text occurs more
+    often in the docs than in the texts."""
     n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
     for doc, n_texts in zip(annotated, expected.occurrences):
         if n_docs_with_text[text_without_space(doc)] > n_texts:

@@ -3,7 +3,7 @@
 Each draw selects one doc, with replacement, so the same doc may be drawn more than once. The drawn
 docs are annotated as tasks. An estimate is only valid if docs were drawn at random, and none of
 them is omitted later. So the task of each doc contains a record of the draws, the pipeline and the
-texts. It is verified when the annotated docs are read.
+texts. The record is verified when the annotated docs are read.
 """
 
 from collections import Counter
@@ -84,7 +84,7 @@ class Drawing:
         """Check whether the metadata of a doc contains all fields of a record.
 
         saved (Mapping[str, Any]): The metadata.
-        RETURNS (bool): Whether it does.
+        RETURNS (bool): True if all fields are present.
         """
         return all(name in saved for name in cls.__dataclass_fields__)
 
@@ -158,7 +158,7 @@ class SessionDrawing:
         """Check whether the metadata of a doc was written by a session of `serve`.
 
         saved (Mapping[str, Any]): The metadata.
-        RETURNS (bool): Whether it was.
+        RETURNS (bool): True if the doc was drawn by `serve`.
         """
         return saved.get("drawn_by") == SERVE
 

@@ -55,7 +55,7 @@ class MeasureEstimate:
     estimate (Interval | None): The estimate and its interval. None if there are too few entities.
     model_alone (float): The expected value according to the model, without the drawn docs.
     annotated_alone (Interval | None): The estimate from the annotated docs, without the model.
-    refusal (str): The reason why there is no estimate. Empty if there is one.
+    refusal (str): The reason why there is no estimate. Empty if there is an estimate.
     """
 
     estimate: Interval | None
@@ -132,7 +132,7 @@ def estimate(
         several seeds, or the evaluation texts that a session of `serve` drew at random.
     texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
     confidence (float): The probability that an interval contains the true value.
-    simple_random (bool): Whether the annotated docs are a custom simple random sample without
+    simple_random (bool): Whether the annotated docs are your own simple random sample without
         replacement, instead of docs drawn by `draw`.
     name (str): Name of the component.
     n_left_out (int): The number of drawn docs that annotators skipped. They are assumed to be

@@ -364,8 +364,8 @@ def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
 def _student_quantile(prob: float, degrees: float) -> float:
     """Compute a quantile of Student's t with v degrees of freedom.
 
-    After substituting t = sqrt(v) tan(a), the density of the angle a is proportional to cos(a)^(v -
-    1), from 0 to a right angle. It is integrated with Simpson's rule.
+    After substituting t = sqrt(v) tan(a), the angle a has a density proportional to cos(a)^(v - 1),
+    from 0 to a right angle. The density is integrated with Simpson's rule.
     """
     angles = numpy.linspace(0, math.pi / 2, N_ANGLES)
     # Rounding errors may make the cosine of a right angle slightly negative.

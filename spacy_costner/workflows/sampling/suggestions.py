@@ -37,7 +37,7 @@ DECAY = 0.5
 uncertain."""
 
 PRICE_PER_DOC = 20.0
-"""The fixed price of each doc, in tokens. The number of its tokens is added to it."""
+"""The fixed price of each doc, in tokens. It is added to the number of tokens in the doc."""
 
 PRICE_PER_WORD = 10.0
 """The price of an uncertain word, in tokens. Without it, lists of names would be suggested
@@ -45,7 +45,7 @@ first."""
 
 
 class NoDocsError(ValueError):
-    """There are no docs in the pool to choose from."""
+    """Raised if there are no docs in the pool to choose from."""
 
 
 class Uncertainty(NamedTuple):
@@ -259,8 +259,8 @@ def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
     """Choose docs to annotate without a model, so that together they contain many frequent words.
-    The value of a word is the square root of the number of docs that contain it, or 0 for a single
-    doc.
+    The value of a word is the square root of the number of docs that contain it, or 0 if there is
+    only one.
 
     docs (Iterable[Doc]): The pool. Docs without words, and docs with the same text as an earlier
         doc, are skipped.
