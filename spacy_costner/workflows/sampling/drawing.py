@@ -437,8 +437,8 @@ def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
 
 def digest_component(ner: CostSensitiveNER) -> str:
     """Compute the digest of a component's labels, training sentences, decoding and temperature. The
-    weights are not included. If they differ, the expected number of entities differs, too: see
-    `is_same_number`."""
+    weights are not included. Different weights are detected by comparing the expected number of
+    entities: see `is_same_number`."""
     settings = {name: ner.cfg[name] for name in ("decoding", "temperature")}
     parts = (list(ner.labels), ner.trained_on.tolist(), settings)
     return digest(*parts)[:DIGITS_OF_DIGEST]

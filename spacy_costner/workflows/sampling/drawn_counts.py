@@ -60,8 +60,8 @@ def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
 ) -> Expectations:
     """Predict all texts, sum their expected counts, and collect the expected counts of the
-    annotated docs. Annotated docs are matched to the texts by their text, because docs with the
-    same text have the same expected counts.
+    annotated docs. Annotated docs are matched by text, because docs with the same text have the
+    same expected counts.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.

@@ -147,7 +147,7 @@ def estimate(
     ner = get_trained(nlp, name)
     annotated = [doc for doc in drawn if len(doc)]
     check_annotated(annotated)
-    # Vectors may be trained on all texts, because this doesn't favor drawn docs over other texts.
+    # Vectors may be trained on all texts, because this doesn't favour drawn docs over other texts.
     known = KnownText.from_component(nlp, ner, with_raw_text=False)
     design = find_design(nlp, ner, known, annotated, simple_random=simple_random)
     n_drawings = design.times.sum()

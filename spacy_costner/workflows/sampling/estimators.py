@@ -213,7 +213,7 @@ def estimate_share(
         margin of the log odds = margin / (share (1 - share))
 
     Share and margin are computed as in `estimate_ratio`. The interval is computed for the log odds,
-    so its ends are between 0 and 1, and it has a better coverage in small samples. Because both
+    so its ends are between 0 and 1, and it has better coverage in small samples. Because both
     counts are estimates, the ratio may not be between 0 and 1. In this case it has no log odds, and
     the interval of `estimate_ratio` is used.
 
