@@ -216,8 +216,8 @@ class AnsweredTexts:
         return majority(shares)
 
     def voted_doc(self, text: AnsweredText) -> Doc:
-        """Copy a text, and add the entities of the majority vote. Tokens that no annotator has
-        annotated are missing annotation."""
+        """Copy a text, and add the entities of the majority vote. The annotation of a token is
+        missing if it is missing in all answers."""
         is_missing = (numpy.stack(text.observed) < 0).all(axis=0)
         return with_entities(text.doc, self.vote(text), is_missing)
 
@@ -277,7 +277,8 @@ def observed_tags(
     examples: list[Example] = []
     for doc, answer in zip(docs, answers):
         copy = copy_without_annotation(doc)
-        # The copy has no annotation. As a reference, all its tokens are missing annotation.
+        # The copy has no entity annotation, so as a reference, all its tokens have missing
+        # annotation.
         examples.append(Example(copy, copy if answer is None else answer))
     predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)

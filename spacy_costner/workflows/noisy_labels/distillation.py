@@ -5,8 +5,8 @@ training corpus of the student, which is smaller or faster. An answer contains e
 `doc.spans`, the confidence of each likely entity. With soft targets, it also contains the teachers'
 distribution over tags. Answers can also be read from a file.
 
-If teachers are uncertain or incomplete, annotation in the training corpus is missing, and the
-student doesn't learn anything from these tokens.
+Tokens for which the teachers are uncertain or incomplete are set to missing annotation, and ignored
+when training the student.
 """
 
 import sys
@@ -79,7 +79,7 @@ def distill(
         JSONL.
     output_path (Path): The output folder for the answers, the training corpus and the student.
     soft (bool): Learn the probabilities of the teachers instead of their entities.
-    incomplete (bool): The teachers only find some of the entities, like rules do. A token outside
+    incomplete (bool): The teachers only find some of the entities, e.g. with rules. A token outside
         of their entities is O only if its word almost never occurs in entities: see
         `find_outside_words`. Otherwise its annotation is missing.
     noise (Literal["channel"] | None): If "channel", use the texts of `gold_path` to estimate the

@@ -51,8 +51,8 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
 
 
 def leave_out_unknown(doc: Doc, outside_words: set[str]) -> int:
-    """Replace O with missing annotation if an incomplete answer doesn't show whether the token is
-    outside. The student doesn't learn from these tokens. The doc is modified in place.
+    """Set tokens outside of entities to missing annotation, unless their words are known to be
+    outside. The student doesn't learn from missing annotation. The doc is modified in place.
 
     doc (Doc): The answer.
     outside_words (set[str]): The words that are outside of entities.

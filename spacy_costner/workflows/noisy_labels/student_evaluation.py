@@ -56,7 +56,7 @@ def evaluate_all(
 def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
     """Evaluate a pipeline that was loaded from disk, and measure its speed and size.
 
-    name (str): The name of the row.
+    name (str): The name to use in the results.
     nlp (Language): The pipeline.
     corpus (Corpus): The evaluation corpus.
     RETURNS (Evaluation): The scores, speed and size.

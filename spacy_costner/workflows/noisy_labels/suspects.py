@@ -326,9 +326,9 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
-    """Count how often the words of each suspect have the current and the suggested annotation
-    elsewhere in the corpus. The words are those of the first entity that differs between annotation
-    and suggestion: see `find_changed_span`."""
+    """Add counts to the suspects: how often their words have the current and the suggested
+    annotation elsewhere in the corpus. The words are those of the first entity that differs between
+    annotation and suggestion: see `find_changed_span`."""
     changed_spans = [find_changed_span(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
     for suspect, (begin, end) in zip(suspects, changed_spans):

@@ -84,8 +84,8 @@ def find_design(
 
 
 class SessionDesign:
-    """Simple random samples without replacement, drawn by a session of `serve`: one sample each
-    time texts were added."""
+    """Simple random samples drawn without replacement by a session of `serve`, one for each batch
+    of added texts."""
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[SessionDrawing]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
