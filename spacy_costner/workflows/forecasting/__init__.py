@@ -1,1 +1,2 @@
-"""How good a model is by the number of its training docs, and how good more docs would make it."""
+"""Measure how the scores of a model depend on the number of training docs, and forecast its scores
+with more docs."""

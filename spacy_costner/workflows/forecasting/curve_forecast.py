@@ -1,5 +1,5 @@
-"""Forecast a learning curve that was measured: F, precision and recall with more docs, and how many
-more docs an F takes."""
+"""Forecast a measured learning curve: F-score, precision and recall with more docs, and the number
+of additional docs needed to reach an F-score."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -12,34 +12,34 @@ from ...metrics.learning_curves import CONFIDENCE, FittedCurve, ScoreCounts, fit
 from .learning_curve import LearningCurve
 
 TIMES = (1, 2, 4)
-"""How many times as many texts as there are the scores are forecast for."""
+"""The numbers of texts to forecast scores for, as multiples of the current number."""
 
 MIN_TEXTS = 10
-"""With fewer texts nothing is forecast: the trials of benchmarks/forecast.py have no smaller
-corpora."""
+"""The minimum number of texts for a forecast. The experiments in benchmarks/forecast.py don't
+include smaller corpora."""
 
 MIN_ENTITIES = 100
-"""With fewer entities nothing is forecast: in these trials, intervals of labels with 50 to 99
-entities contained F too rarely."""
+"""The minimum number of entities for a forecast. In the same experiments, the intervals of labels
+with 50 to 99 entities contained the true F-score too rarely."""
 
 POINTS_OF_CURVE = 41
-"""The number of points of the curve for a figure."""
+"""The number of points of the curve to plot."""
 
 STEP_OF_AIMS = 0.05
-"""Without a wished F, the next two multiples of this are the aims."""
+"""If no target F-score is given, the next two multiples of this value are used."""
 
 SCORES: dict[str, Callable[[Floats3d], ScoreCounts]] = {
     "f": ScoreCounts.of_f,
     "precision": ScoreCounts.of_precision,
     "recall": ScoreCounts.of_recall,
 }
-"""The scores that are measured and forecast."""
+"""The scores to measure and forecast."""
 
 
 class Measured(NamedTuple):
-    """Scores on held-out texts of models with a part of the other texts.
+    """The scores of models trained on a part of the texts, evaluated on held-out texts.
 
-    docs (float): The number of training texts, the mean over folds.
+    docs (float): The number of training texts, averaged over folds.
     f (float), precision (float), recall (float): The scores.
     """
 
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """The forecast of a score with its interval."""
+    """The forecast of a score and its interval."""
 
     value: float
     low: float
@@ -71,11 +71,12 @@ class Expected(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """How many more texts an F takes. None: more than 16 times as many as there are.
+    """The number of additional texts needed to reach an F-score. Numbers are None if more than 16
+    times the current number of texts would be needed.
 
-    f (float): The F.
+    f (float): The F-score.
     more (int | None): The number of additional texts.
-    low (int | None), high (int | None): Its interval.
+    low (int | None), high (int | None): The interval of this number.
     """
 
     f: float
@@ -85,14 +86,14 @@ class Needed(NamedTuple):
 
 
 class LabelForecast(NamedTuple):
-    """The learning curve of a label, or of all labels together.
+    """The learning curve of a label, or of all labels.
 
-    label (str): The label. "all": all labels.
-    entities (int): The number of its annotated entities.
+    label (str): The label, or "all" for all labels.
+    entities (int): The number of annotated entities.
     measured (list[Measured]): The measured scores.
-    expected (list[Expected]): The forecasts for as many texts as there are, 2 and 4 times as many.
-        Empty without a forecast.
-    refusal (str): Why there is no forecast. Empty if there is one.
+    expected (list[Expected]): The forecasts for 1, 2 and 4 times the current number of texts. Empty
+        if there is no forecast.
+    refusal (str): The reason why there is no forecast. Empty if there is a forecast.
     """
 
     label: str
@@ -103,7 +104,7 @@ class LabelForecast(NamedTuple):
 
 
 class CurvePoint(NamedTuple):
-    """A point of the fitted curve of F with its interval, for a figure."""
+    """A point of the fitted curve of the F-score and its interval, for plotting."""
 
     docs: float
     f: float
@@ -114,13 +115,15 @@ class CurvePoint(NamedTuple):
 class Forecast(NamedTuple):
     """The learning curve of a corpus, and its forecast.
 
-    docs (int): The number of docs with different texts.
+    docs (int): The number of docs with distinct texts.
     entities (int): The number of annotated entities.
-    labels (list[LabelForecast]): All labels together, then each label, the most frequent first.
-    needed (list[Needed]): How many more texts an F takes. Empty without a forecast.
-    curve (list[CurvePoint]): The fitted curve of F. Empty without a forecast.
+    labels (list[LabelForecast]): The forecast for all labels, followed by the forecast for each
+        label, sorted by frequency.
+    needed (list[Needed]): The number of additional texts needed for each target F-score. Empty if
+        there is no forecast.
+    curve (list[CurvePoint]): The fitted curve of the F-score. Empty if there is no forecast.
     confidence (float): The probability that an interval contains the score.
-    notes (list[str]): Whether docs are copies of each other, or were left out.
+    notes (list[str]): Notes about copies and omitted docs.
     """
 
     docs: int
@@ -133,7 +136,7 @@ class Forecast(NamedTuple):
 
     @property
     def overall(self) -> LabelForecast:
-        """The learning curve of all labels together."""
+        """The learning curve of all labels."""
         return self.labels[0]
 
 
@@ -144,12 +147,12 @@ def forecast_curve(
     confidence: float = CONFIDENCE,
     notes: Sequence[str] = (),
 ) -> Forecast:
-    """Forecast a learning curve that was measured.
+    """Forecast a measured learning curve.
 
-    curve (LearningCurve): The curve.
-    aims (Sequence[float]): F to reach. Empty: see `next_aims`.
+    curve (LearningCurve): The measured curve.
+    aims (Sequence[float]): The target F-scores. If empty: see `next_aims`.
     confidence (float): The probability that an interval contains the score.
-    notes (Sequence[str]): The notes of the result.
+    notes (Sequence[str]): Notes to include in the result.
     RETURNS (Forecast): The forecast.
     """
     counts = curve.of_all_labels()
@@ -180,17 +183,17 @@ def forecast_curve(
 def forecast_label(
     label: str, n_texts: Floats1d, counts: Floats3d, confidence: float
 ) -> LabelForecast:
-    """Forecast the scores of a label, or of all labels together.
+    """Forecast the scores of a label, or of all labels.
 
     label (str): The name of the label in the result.
     n_texts (Floats1d): The numbers of training texts. Shape: (P,)
-    counts (Floats3d): tp, fp and fn of each text. Shape: (P, U, 3)
+    counts (Floats3d): The counts tp, fp and fn of each text. Shape: (P, U, 3)
     confidence (float): The probability that an interval contains the score.
     RETURNS (LabelForecast): The measured scores and, unless the corpus is too small, the forecasts.
     """
     n_docs = counts.shape[1]
     n_entities = count_annotated(counts)
-    # Rows are the numbers of texts, columns the scores.
+    # One row per number of texts, one column per score
     scores = [of_score(counts).scores() for of_score in SCORES.values()]
     measured = [Measured(*row) for row in zip(n_texts.tolist(), *numpy.stack(scores).tolist())]
     refusal = refuse(n_docs, n_entities)
@@ -207,7 +210,8 @@ def forecast_label(
 
 
 def refuse(n_docs: int, n_entities: int) -> str:
-    """Why nothing is forecast with so many docs and entities. Empty: it is."""
+    """Return the reason why there is no forecast for these numbers of docs and entities, or an
+    empty string."""
     if n_docs < MIN_TEXTS:
         return f"{n_docs:,} docs with different texts: a forecast takes {MIN_TEXTS:,}"
     if n_entities < MIN_ENTITIES:
@@ -216,7 +220,8 @@ def refuse(n_docs: int, n_entities: int) -> str:
 
 
 def count_annotated(counts: Floats3d) -> int:
-    """The number of annotated entities: those that were found and missed. Shape: (P, U, 3)"""
+    """Return the number of annotated entities: true positives and false negatives. Shape of the
+    counts: (P, U, 3)"""
     tp, _, fn = counts[-1].sum(axis=0)
     return round(tp + fn)
 
@@ -230,14 +235,14 @@ def fit_score(
 
 
 def next_aims(f: float) -> list[float]:
-    """The next two multiples of `STEP_OF_AIMS` above an F, below 1."""
+    """Return the next two multiples of `STEP_OF_AIMS` above an F-score, if they are below 1."""
     n_steps = int(f / STEP_OF_AIMS)
     aims = [STEP_OF_AIMS * (n_steps + 1), STEP_OF_AIMS * (n_steps + 2)]
     return [round(aim, 2) for aim in aims if aim < 1]
 
 
 def find_needed(fitted: FittedCurve, f: float, n_docs: int, confidence: float) -> Needed:
-    """Find how many more docs than now an F takes."""
+    """Compute the number of additional docs needed to reach an F-score."""
     more: list[int | None] = []
     for n_texts in fitted.find_n_texts(f, n_docs, confidence=confidence):
         more.append(None if n_texts is None else ceil(n_texts - n_docs))
@@ -245,8 +250,8 @@ def find_needed(fitted: FittedCurve, f: float, n_docs: int, confidence: float) -
 
 
 def draw_curve(fitted: FittedCurve, n_docs: int, confidence: float) -> list[CurvePoint]:
-    """The points of a fitted curve from the lowest measured number of docs to the highest that is
-    forecast."""
+    """Return the points of a fitted curve, from the lowest measured to the highest forecast number
+    of docs."""
     n_texts = numpy.geomspace(fitted.n_texts[0], max(TIMES) * n_docs, POINTS_OF_CURVE)
     forecasts = fitted.forecast(n_texts, confidence=confidence)
     return [CurvePoint(*row) for row in numpy.transpose([n_texts, *forecasts]).tolist()]

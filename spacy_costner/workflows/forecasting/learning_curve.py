@@ -1,11 +1,12 @@
-"""Measure a learning curve: train models on growing parts of a corpus, and count what is right in
-docs that they were not trained on.
+"""Measure a learning curve: train models on growing parts of a corpus, and score them on held-out
+docs.
 
-The texts are put into a random order and divided into K folds, blocks of this order. The models
-that predict a fold are trained on the texts that follow it, and after the last text comes the first
-again: half a fold, a fold, ..., all K - 1 other folds. So each part has all of a smaller part, each
-text is in equally many parts of a size, and all docs are predicted by a model of each size. Equal
-texts count as one text, in the number of texts and in their order.
+The texts are shuffled and divided into K consecutive folds. The models that predict a fold are
+trained on different numbers of the texts following it, from a small part to all K - 1 other folds.
+After the last text, the order continues with the first text. This means that smaller parts are
+contained in larger parts, that each text occurs equally often in the parts of each size, and that
+all docs are predicted by a model of each size. Docs with the same text are counted, and ordered, as
+a single text.
 """
 
 from collections.abc import Sequence
@@ -26,19 +27,19 @@ N_FOLDS = 5
 """The number of folds."""
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
-"""The sizes of the parts, as shares of the texts of all other folds."""
+"""The sizes of the parts, as fractions of the texts in all other folds."""
 
 
 class LearningCurve(NamedTuple):
-    """What models of several sizes got right in texts that they were not trained on. P is the
-    number of parts, U the number of different texts, L the number of labels.
+    """Entity counts on held-out texts, for models trained on parts of different sizes. P is the
+    number of parts, U the number of distinct texts, and L the number of labels.
 
-    n_texts (Floats1d): The number of different texts that the models of a part were trained on, the
-        mean over folds. Ascending. Shape: (P,)
+    n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds.
+        Ascending. Shape: (P,)
     labels (Sequence[str]): The labels.
-    counts (Floats4d): For each text and label the number of entities that are correct, wrong and
-        missed (tp, fp, fn), the mean over docs with this text. The last column of labels is for all
-        other labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
+    counts (Floats4d): The number of correct, wrong and missed entities (tp, fp, fn) for each text
+        and label, averaged over all docs with this text. The last column of labels is for all other
+        labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
     """
 
     n_texts: Floats1d
@@ -47,23 +48,23 @@ class LearningCurve(NamedTuple):
 
     @property
     def n_docs(self) -> int:
-        """The number of docs with different texts, U."""
+        """The number of docs with distinct texts, U."""
         return self.counts.shape[1]
 
     def of_all_labels(self) -> Floats3d:
-        """The counts of all labels together. Shape: (P, U, 3)"""
+        """Sum the counts over all labels. Shape: (P, U, 3)"""
         return self.counts.sum(axis=2)
 
     def of_label(self, label: str) -> Floats3d:
-        """The counts of a label. Shape: (P, U, 3)"""
+        """Return the counts of a label. Shape: (P, U, 3)"""
         return self.counts[:, :, self.labels.index(label)]
 
 
 class Fold(NamedTuple):
-    """The docs of a fold, and the docs that the model of each part is trained on.
+    """The docs of a fold, and the training docs for each part.
 
-    is_held_out (Array1d): Whether a doc is in the fold. Shape: (docs,)
-    parts (list[Array1d]): For each part, whether a doc is in it. Shapes: (docs,)
+    is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
+    parts (list[Array1d]): Whether each doc is in the part, for all parts. Shapes: (docs,)
     """
 
     is_held_out: Array1d
@@ -73,31 +74,32 @@ class Fold(NamedTuple):
 def divide(text_of_doc: Ints1d, *, n_folds: int, seed: int) -> tuple[list[Fold], Floats1d]:
     """Divide docs into folds, and the docs outside of each fold into growing parts.
 
-    text_of_doc (Ints1d): The number of the text of each doc: see `number_texts`. Shape: (docs,)
+    text_of_doc (Ints1d): The index of the text of each doc: see `number_texts`. Shape: (docs,)
     n_folds (int): The number of folds.
-    seed (int): The seed of the order of the texts.
-    RETURNS (tuple[list[Fold], Floats1d]): The folds, and the number of texts in each part, the mean
+    seed (int): The random seed for the order of the texts.
+    RETURNS (tuple[list[Fold], Floats1d]): The folds, and the number of texts in each part, averaged
         over folds. Shape: (P,)
-    RAISES (ValueError): If there are fewer folds than 2, or fewer different texts than folds.
+    RAISES (ValueError): If there are fewer than 2 folds, or fewer distinct texts than folds.
     """
     n_texts = int(text_of_doc.max(initial=-1)) + 1
     place_of_text = numpy.random.default_rng(seed).permutation(n_texts)
-    # Without a seed, folds are blocks of these places.
+    # Without a seed, each fold consists of consecutive positions.
     fold_of_text = assign_folds(place_of_text, n_folds)
     folds: list[Fold] = []
     sizes_of_folds: list[list[int]] = []
     for i in range(n_folds):
         is_held_out = fold_of_text == i
         n_others = n_texts - int(is_held_out.sum())
-        # The place of each text in the order that begins after the fold, which is then at its end
+        # The position of each text if the order starts after the fold, so that the fold is last
         first_place = place_of_text[is_held_out].max() + 1
         place_after_fold = (place_of_text - first_place) % n_texts
-        # Rounding may make two parts of few texts equal. Then there is only one of them.
+        # If there are few texts, two sizes may be equal after rounding. In this case, keep only
+        # one.
         sizes = sorted({max(1, round(share * n_others)) for share in SHARES})
         parts = [(place_after_fold < size)[text_of_doc] for size in sizes]
         folds.append(Fold(is_held_out[text_of_doc], parts))
         sizes_of_folds.append(sizes)
-    # Folds may differ by one text, and so in the number of their different parts.
+    # Folds may differ in size by one text, and therefore in the number of distinct sizes.
     n_parts = min(len(sizes) for sizes in sizes_of_folds)
     folds = [fold._replace(parts=fold.parts[-n_parts:]) for fold in folds]
     n_texts_of_parts = numpy.mean([sizes[-n_parts:] for sizes in sizes_of_folds], axis=0)
@@ -107,15 +109,15 @@ def divide(text_of_doc: Ints1d, *, n_folds: int, seed: int) -> tuple[list[Fold],
 def measure_curve(
     training: FoldTraining, examples: Sequence[Example], *, n_folds: int = N_FOLDS, seed: int = 0
 ) -> LearningCurve:
-    """Measure a learning curve: see the head of this file.
+    """Measure a learning curve: see the module docstring.
 
-    training (FoldTraining): How the models are trained, with all labels of the component.
-    examples (Sequence[Example]): The docs, none of them empty.
+    training (FoldTraining): The training settings of the models, with all labels of the component.
+    examples (Sequence[Example]): The docs. They must not be empty.
     n_folds (int): The number of folds.
-    seed (int): The seed of the order of the texts.
+    seed (int): The random seed for the order of the texts.
     RETURNS (LearningCurve): The counts.
-    RAISES (ValueError): If there are fewer folds than 2, fewer different texts than folds, or no
-        token of a fold is annotated.
+    RAISES (ValueError): If there are fewer than 2 folds, fewer distinct texts than folds, or a fold
+        without any annotated tokens.
     RAISES (KeyboardInterrupt): If training is interrupted.
     """
     text_of_doc = number_texts(eg.reference for eg in examples)
@@ -135,7 +137,7 @@ def measure_curve(
                 predicted = dev.decode(linear.ner.decoding)
                 counts[i] += count_entities(dev, predicted, texts, counts[i].shape, labels)
                 bar.update()
-    # Copies of a text count once.
+    # Average over the copies of each text.
     counts /= numpy.bincount(text_of_doc)[:, None, None]
     return LearningCurve(n_texts, labels, counts)
 
@@ -147,17 +149,17 @@ def count_entities(
     shape: tuple[int, ...],
     labels: Sequence[str],
 ) -> Floats3d:
-    """Count the correct, wrong and missed entities of each text and label.
+    """Count the correct, wrong and missed entities by text and label.
 
     dev (DevPredictions): The held-out docs.
-    predicted (Entities): The predicted entities that count.
-    text_of_doc (Ints1d): The number of the text of each held-out doc. Shape: (docs,)
+    predicted (Entities): The predicted entities to count.
+    text_of_doc (Ints1d): The index of the text of each held-out doc. Shape: (docs,)
     shape (tuple[int, ...]): The shape of the result.
     labels (Sequence[str]): The labels, in the order of the result.
-    RETURNS (Floats3d): tp, fp and fn. Shape: (U, L + 1, 3)
+    RETURNS (Floats3d): The counts tp, fp and fn. Shape: (U, L + 1, 3)
     """
-    # The column of each label of the model. Inner nodes of a label tree have larger numbers, and a
-    # label that the model lacks has -1: both are in the last column.
+    # The column of each label of the model. Inner nodes of a label tree have higher indices, and
+    # labels unknown to the model have index -1. Both are counted in the last column.
     columns = [labels.index(label) for label in dev.posterior.tags.labels]
     column_of_label = numpy.asarray([*columns, len(labels)])
     gold_is_predicted = numpy.isin(dev.entity_keys(dev.gold), dev.entity_keys(predicted))
@@ -169,6 +171,6 @@ def count_entities(
     for i, entities in enumerate((correct, wrong, missed)):
         texts = text_of_doc[dev.doc_of_entity(entities)]
         label_columns = column_of_label[numpy.minimum(entities.label, len(columns))]
-        # `add.at` counts all entities, even if several have the same text and label.
+        # `add.at` also counts multiple entities with the same text and label.
         numpy.add.at(counts, (texts, label_columns, i), 1)
     return counts

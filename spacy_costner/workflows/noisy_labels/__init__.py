@@ -1,1 +1,1 @@
-"""Learn from annotators that err, and find their mistakes."""
+"""Learn from annotators who make mistakes, and find their mistakes."""

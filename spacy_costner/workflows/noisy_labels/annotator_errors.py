@@ -1,5 +1,5 @@
-"""How annotators err: how each annotates the entities of each label, and its scores on checked
-texts."""
+"""Describe the errors of annotators: their annotation of entities by label, and their scores on
+checked texts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,21 +12,20 @@ from .student_evaluation import EntityScores, score_ents
 
 
 class AnnotatorErrors(NamedTuple):
-    """How an annotator errs.
+    """The errors of an annotator.
 
-    name (str): Its file or pipeline.
-    n_texts (int): The texts that it has annotated.
-    n_checked (int): Those of them that were checked.
-    n_repeated (int): Its later answers to the same texts, which are left out.
-    precision (float | None), recall (float | None), f_score (float | None): The scores of its
-        answers on checked texts. None: it has annotated none of these.
-    found (dict[str, dict[str, float]]): For each label and each label of the annotator, the share
-        of the entities of the former on whose first token the annotator has an entity of the
-        latter.
-    missed (dict[str, float]): For each label the share of the entities on whose first token the
-        annotator has none.
-    false_alarms (float): The number of entities that it begins, per 1,000 tokens outside of
-        entities.
+    name (str): The annotator's file or pipeline.
+    n_texts (int): The number of texts annotated by the annotator.
+    n_checked (int): The number of these texts that were checked.
+    n_repeated (int): The number of ignored later answers to the same texts.
+    precision (float | None), recall (float | None), f_score (float | None): The scores of the
+        answers on checked texts. None if the annotator hasn't annotated any checked texts.
+    found (dict[str, dict[str, float]]): For each gold label, the share of entities whose first
+        token is in one of the annotator's entities, by the annotator's label.
+    missed (dict[str, float]): For each gold label, the share of entities whose first token isn't in
+        any of the annotator's entities.
+    false_alarms (float): The number of entities that the annotator begins per 1,000 tokens outside
+        of gold entities.
     """
 
     name: str
@@ -42,12 +41,12 @@ class AnnotatorErrors(NamedTuple):
 
 
 def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[AnnotatorErrors]:
-    """Describe how annotators err.
+    """Describe the errors of each annotator.
 
     texts (AnsweredTexts): The texts with their answers.
-    counts (Sequence[Floats3d]): For each annotator the expected number of tokens with each state,
-        true tag and observed tag: see `training.noise_channel`. Shape: (S, C, C)
-    RETURNS (list[AnnotatorErrors]): The errors of each.
+    counts (Sequence[Floats3d]): The expected number of tokens for each state, true tag and observed
+        tag, for each annotator: see `training.noise_channel`. Shape: (S, C, C)
+    RETURNS (list[AnnotatorErrors]): The errors of each annotator.
     """
     errors: list[AnnotatorErrors] = []
     for number, name in enumerate(texts.annotators):
@@ -56,7 +55,7 @@ def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[An
         precision, recall, f_score = None, None, None
         if n_checked:
             precision, recall, f_score = score_answers(texts, number)
-        # By true tag and observed tag, whatever the annotator has said before. Shape: (C, C)
+        # Sum over the states, i.e. the annotator's tag of the previous token. Shape: (C, C)
         counts_of_tags = counts[number].sum(axis=0)
         found, missed = find_shares(counts_of_tags, texts.labels)
         n_outside = max(counts_of_tags[0].sum(), 1.0)
@@ -81,13 +80,12 @@ def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[An
 def find_shares(
     counts: Floats2d, labels: Sequence[str]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Find the annotation of an annotator at the first tokens of the entities of each label: an
-    entity of each label, or none.
+    """Compute how often an annotator finds or misses the first token of an entity, by label.
 
     counts (Floats2d): The number of tokens by true tag and observed tag, in IOB2. Shape: (C, C)
     labels (Sequence[str]): The labels.
     RETURNS (tuple[dict[str, dict[str, float]], dict[str, float]]): The fields `found` and `missed`
-        of `AnnotatorErrors`. Labels without entities are left out.
+        of `AnnotatorErrors`. Labels without entities are omitted.
     """
     found: dict[str, dict[str, float]] = {}
     missed: dict[str, float] = {}
@@ -107,8 +105,7 @@ def find_shares(
 
 
 def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
-    """Score the answers of the annotator with this index, on the checked texts that it has
-    annotated."""
+    """Score the answers of the annotator with this index on the checked texts it has annotated."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:

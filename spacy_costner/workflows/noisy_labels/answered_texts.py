@@ -1,7 +1,7 @@
-"""Texts that several annotators have annotated, some of them checked by a person.
+"""Texts annotated by several annotators, some of which were checked by a person.
 
-Each annotator has answers to some of the texts. The checked texts have gold annotation. An answer
-belongs to the text with the same characters in lower case, without whitespace. Its entities are
+Each annotator has answers to some of the texts. Checked texts have gold annotation. An answer is
+matched to the text with the same characters, ignoring case and whitespace, and its entities are
 aligned to the tokens of that text.
 """
 
@@ -28,23 +28,23 @@ from ..sampling.suggestions import without_space
 from .teachers import check_tokens, majority
 
 MIN_COUNT = 5
-"""The minimum number of times that an annotator has a label where checked docs have another one, so
-that the label is refused as a different name of the other one."""
+"""If an annotator's label coincides with a different label of the checked docs at least this many
+times, it may be rejected as another name for that label."""
 
 DOCS_PER_BATCH = 256
-"""The number of docs that are aligned or predicted together."""
+"""The number of docs that are aligned or predicted at a time."""
 
 
 @dataclass
 class AnsweredText:
     """A text with the answers of annotators.
 
-    doc (Doc): The text. It has gold annotation if it was checked, otherwise none.
+    doc (Doc): The text. It has gold annotation if it was checked, and no annotation otherwise.
     is_checked (bool): Whether it was checked.
     answers (dict[int, Doc]): The answers, keyed by the index of the annotator.
-    observed (list[Ints1d]): The tags in IOB2 that each annotator gives to the tokens of the doc; -1
-        without an answer. Shape of each: (T,)
-    true_tags (Ints1d): The gold tags in IOB2; -1 where gold annotation is missing. Shape: (T,)
+    observed (list[Ints1d]): The IOB2 tags assigned by each annotator; -1 if there is no answer.
+        Shape of each: (T,)
+    true_tags (Ints1d): The gold IOB2 tags; -1 if annotation is missing. Shape: (T,)
     """
 
     doc: Doc
@@ -57,12 +57,12 @@ class AnsweredText:
 class AnsweredTexts:
     """Texts with the answers of annotators.
 
-    labels (tuple[str, ...]): The labels of gold annotation and of answers, sorted.
-    annotators (list[str]): The names of the annotators: files, or pipelines.
+    labels (tuple[str, ...]): The labels of gold annotation and answers, sorted.
+    annotators (list[str]): The names of the annotators: files or pipelines.
     checked (list[AnsweredText]): The checked texts.
-    unchecked (list[AnsweredText]): The others.
-    n_repeated (list[int]): For each annotator, how many of its answers are left out, as an earlier
-        one is to the same text.
+    unchecked (list[AnsweredText]): The unchecked texts.
+    n_repeated (list[int]): The number of answers of each annotator that are ignored, because there
+        is an earlier answer to the same text.
     """
 
     def __init__(
@@ -75,13 +75,14 @@ class AnsweredTexts:
     ) -> None:
         """Read the answers of all annotators.
 
-        nlp (Language): The pipeline that tokenizes texts.
+        nlp (Language): The pipeline that tokenizes the texts.
         gold (Iterable[Doc]): The checked docs.
-        annotators (Sequence[str]): Corpora with answers; or pipelines, which annotate all texts.
-        raw (Iterable[Doc]): Texts that only pipelines annotate.
-        reading (ReadOptions): How to read the corpora.
-        RAISES (ValueError): If no doc is checked, no text has an answer, or an annotator's labels
-            have different names in the checked docs.
+        annotators (Sequence[str]): Corpora with answers, or pipelines. Pipelines annotate all
+            texts.
+        raw (Iterable[Doc]): Additional texts, annotated only by pipelines.
+        reading (ReadOptions): The options for reading the corpora.
+        RAISES (ValueError): If there are no checked docs, if no other text has an answer, or if an
+            annotator uses different label names than the checked docs.
         """
         self.annotators = list(annotators)
         self.checked = [AnsweredText(doc, is_checked=True) for doc in gold]
@@ -120,7 +121,7 @@ class AnsweredTexts:
         yield from self.unchecked
 
     def _add_answers(self, number: int, docs: Iterable[Doc]) -> None:
-        """Add the answers of the annotator with this index to the texts."""
+        """Add the answers of the annotator with this index."""
         for doc in docs:
             text = self._find_text(doc)
             if number in text.answers:
@@ -129,7 +130,7 @@ class AnsweredTexts:
                 text.answers[number] = doc
 
     def _find_text(self, doc: Doc) -> AnsweredText:
-        """Find the text of a doc. If there is no such text, it is added to the unchecked ones."""
+        """Return the text that matches a doc. If there is none, add a new unchecked text."""
         key = characters(doc)
         if key not in self._text_of_key:
             text = AnsweredText(copy_without_annotation(doc, sentences=True), is_checked=False)
@@ -138,7 +139,7 @@ class AnsweredTexts:
         return self._text_of_key[key]
 
     def _add_predictions(self, number: int, nlp: Language) -> None:
-        """Let a pipeline annotate all texts."""
+        """Annotate all texts with a pipeline."""
         for batch in minibatch(self, DOCS_PER_BATCH):
             docs = [text.doc for text in batch]
             copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
@@ -148,7 +149,7 @@ class AnsweredTexts:
                 text.answers[number] = doc
 
     def _find_labels(self) -> tuple[str, ...]:
-        """Find the labels of gold annotation and of answers."""
+        """Return the labels of gold annotation and answers, sorted."""
         labels: set[str] = set()
         for text in self:
             for doc in (text.doc, *text.answers.values()):
@@ -156,7 +157,7 @@ class AnsweredTexts:
         return tuple(sorted(labels))
 
     def _observe(self) -> None:
-        """Find the tags that annotators and gold annotation give to tokens."""
+        """Set the tags assigned to tokens by annotators and by gold annotation."""
         for batch in minibatch(self, DOCS_PER_BATCH):
             docs = [text.doc for text in batch]
             for text, true_tags in zip(batch, observed_tags(docs, docs, self.labels)):
@@ -167,8 +168,8 @@ class AnsweredTexts:
                     text.observed.append(tags)
 
     def _count_label_pairs(self, annotator: int) -> tuple[set[str], Counter[tuple[str, str]]]:
-        """Find all labels of an annotator. Count the pairs of its label and the label of a checked
-        doc, on the same tokens."""
+        """Return all labels used by an annotator, and count the pairs of annotator label and gold
+        label for entities with the same tokens."""
         own_labels: set[str] = set()
         pairs: Counter[tuple[str, str]] = Counter()
         for text in self:
@@ -184,10 +185,10 @@ class AnsweredTexts:
         return own_labels, pairs
 
     def _check_labels(self) -> None:
-        """Check that annotators have the same names of labels as the checked docs.
+        """Check that annotators use the same label names as the checked docs.
 
-        RAISES (ValueError): If an annotator has another name for a label: it often has this where
-            the checked docs have the label, and never the label itself.
+        RAISES (ValueError): If an annotator seems to use another name for a label: its label often
+            coincides with a gold label, and neither label is used on the other side.
         """
         for number, name in enumerate(self.annotators):
             own_labels, pairs = self._count_label_pairs(number)
@@ -201,13 +202,13 @@ class AnsweredTexts:
                     )
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:
-        """The entities of a text that the annotator with this index has found."""
+        """Return the entities of a text according to the annotator with this index."""
         tags = Tags(self.labels, "IOB2")
         observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
         return entities_of_path(tags, observed)
 
     def vote(self, text: AnsweredText) -> list[Entity]:
-        """The entities of a text that more than half of its annotators have found."""
+        """Return the entities that more than half of a text's annotators agree on."""
         shares: dict[Entity, float] = {}
         for number in text.answers:
             for entity in self.entities(text, number):
@@ -215,14 +216,14 @@ class AnsweredTexts:
         return majority(shares)
 
     def voted_doc(self, text: AnsweredText) -> Doc:
-        """Copy a text, with the entities that more than half of its annotators have found. Where
-        the annotation of all annotators is missing, it is missing."""
+        """Copy a text, and add the entities of the majority vote. The annotation of a token is
+        missing if it is missing in all answers."""
         is_missing = (numpy.stack(text.observed) < 0).all(axis=0)
         return with_entities(text.doc, self.vote(text), is_missing)
 
     def agreement(self, number: int, other: int) -> float:
-        """F of the answers of an annotator, measured on the answers of another one. 0 if they have
-        annotated no text both."""
+        """Compute the F-score of an annotator's answers, evaluated against another annotator's
+        answers. It is 0 if they have no annotated texts in common."""
         n_same = 0
         n_entities = 0
         for text in self:
@@ -235,14 +236,14 @@ class AnsweredTexts:
 
 
 def entities_of_path(tags: Tags, path: Ints1d) -> list[Entity]:
-    """The entities of the tags of a text. Shape: (T,)"""
+    """Decode the tags of a text into entities. Shape: (T,)"""
     decoded = tags.decode(path, numpy.asarray([len(path)]))
     return [(begin, end, tags.labels[label]) for begin, end, label in decoded.as_tuples()]
 
 
 def with_entities(doc: Doc, entities: Iterable[Entity], is_missing: Array1d) -> Doc:
-    """Copy a doc, with these entities. `is_missing` is True for the tokens whose annotation is
-    missing. Shape: (T,)"""
+    """Copy a doc, and set its entities. `is_missing` is True for tokens with missing annotation.
+    Shape: (T,)"""
     copy = copy_without_annotation(doc, sentences=True)
     spans = [Span(copy, *entity) for entity in entities]
     copy.set_ents(spans, missing=missing_spans(copy, is_missing))
@@ -250,13 +251,13 @@ def with_entities(doc: Doc, entities: Iterable[Entity], is_missing: Array1d) -> 
 
 
 def characters(doc: Doc) -> str:
-    """The characters of a doc in lower case, without whitespace. If they are equal, spaCy can align
-    the tokens of docs."""
+    """Return the characters of a doc in lower case, without whitespace. spaCy can align the tokens
+    of two docs if these are equal."""
     return without_space(doc.text.lower())
 
 
 def is_corpus(name: str) -> bool:
-    """Whether a name is the path of a corpus, a file or a folder. Otherwise it is a pipeline."""
+    """Check whether a name is the path of a corpus (a file or folder) rather than a pipeline."""
     path = Path(name)
     return path.exists() and not (path / META).exists()
 
@@ -264,19 +265,20 @@ def is_corpus(name: str) -> bool:
 def observed_tags(
     docs: Sequence[Doc], answers: Sequence[Doc | None], labels: Sequence[str]
 ) -> list[Ints1d]:
-    """Find the tags that an annotator gives to the tokens of docs. Where tokens differ, entities
-    are aligned; those that can't be are missing.
+    """Compute the tags that an annotator assigns to the tokens of docs. If the tokenization
+    differs, entities are aligned. Annotation that can't be aligned is missing.
 
     docs (Sequence[Doc]): The docs.
-    answers (Sequence[Doc | None]): The docs as the annotator has annotated them. None: it hasn't.
+    answers (Sequence[Doc | None]): The annotator's answers, or None for docs without an answer.
     labels (Sequence[str]): The labels.
-    RETURNS (list[Ints1d]): The tags in IOB2 of each doc; -1 where annotation is missing.
-        Shape of each: (T,)
+    RETURNS (list[Ints1d]): The IOB2 tags of each doc; -1 if annotation is missing. Shape of each:
+        (T,)
     """
     examples: list[Example] = []
     for doc, answer in zip(docs, answers):
         copy = copy_without_annotation(doc)
-        # A copy has no annotation: the annotation of all its tokens is missing.
+        # The copy has no entity annotation, so as a reference, all its tokens have missing
+        # annotation.
         examples.append(Example(copy, copy if answer is None else answer))
     predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)

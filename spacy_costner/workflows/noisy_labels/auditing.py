@@ -1,8 +1,8 @@
 """Find probable mistakes in the annotation of a corpus.
 
-The docs are divided into folds, and each fold is predicted by a model that was trained on the
-others. Places whose annotation is improbable are suspects: see `suspects`. People accept or reject
-the suggested corrections: see `corrections`.
+The docs are divided into folds, and each fold is predicted by a model trained on the other folds.
+Spans with improbable annotation are suspects: see `suspects`. Suggested corrections can be accepted
+or rejected: see `corrections`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,25 +29,25 @@ from ..runs import MakeExecutor
 from .suspects import SUSPECT_KINDS, Suspect, make_cost, rank
 
 ANNOTATED = "spacy_costner_annotated"
-"""A key of `doc.user_data`. Its value is the array of `one_hot_labels`."""
+"""The key in `doc.user_data` for the array returned by `one_hot_labels`."""
 
 TEMPERATURES = (0.5, 5.0)
-"""The lowest and the highest temperature of a fold. Without limits it would be 0 if all predictions
-of a fold are right, and infinite if all are wrong."""
+"""The minimum and maximum temperature of a fold. Without limits, the temperature would be 0 if all
+predictions of a fold are right, and infinite if all are wrong."""
 
 
 class Audit(NamedTuple):
     """The result of an audit.
 
     suspects (list[Suspect]): All suspects, the most probable mistakes first.
-    kinds (dict[str, int]): The number of suspects whose suggestion is more probable than the
-        annotation, for each kind in `SUSPECT_KINDS`. "inconsistent" is the number of those, of any
-        kind, whose words are also more often annotated elsewhere as suggested.
-    docs, tokens (int): The number of docs and of tokens.
+    kinds (dict[str, int]): The number of suspects of each kind in `SUSPECT_KINDS` whose suggestion
+        is more probable than the annotation. "inconsistent" is the number of such suspects, of any
+        kind, whose words also have the suggested annotation more often elsewhere.
+    docs, tokens (int): The number of docs and tokens.
     entities (int): The number of annotated entities.
-    over_borders (int): How many annotated entities cross a border between sequences. No model can
-        predict these.
-    notes (list[str]): Whether docs are copies of each other.
+    over_borders (int): The number of annotated entities that cross a boundary between sequences. No
+        model can predict them.
+    notes (list[str]): Notes about docs that are copies of each other.
     """
 
     suspects: list[Suspect]
@@ -72,23 +72,23 @@ def audit(
 ) -> Audit:
     """Find probable mistakes in the annotation of docs.
 
-    config (Config): A config of a linear model. Its corpora are not read. If its component has a
-        cost, probabilities are multiplied by it.
-    docs (Sequence[Doc]): The annotated docs, none of them empty. Models see the tokens of these
-        docs, so suggestions consist of whole tokens.
+    config (Config): The config of a linear model. Its corpora are not read. If its component has
+        costs, probabilities are multiplied by them.
+    docs (Sequence[Doc]): The annotated docs, which must not be empty. Models use their
+        tokenization, so suggestions consist of whole tokens.
     n_folds (int): Number of folds.
-    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
-    seed (int | None): Random seed with which docs are assigned to folds.
-    file_tokens (bool): Whether the models also see the sentence starts of the file.
-    make_executor (MakeExecutor | None): Makes an executor of a task for each fold, such as
-        `local_processes(2)`. None: one fold after another, in this process.
-    code_path (Path | None): Python file with registered functions to be imported.
-    RETURNS (Audit): All suspects, and their numbers by kind.
-    RAISES (ValueError): If the config doesn't have exactly one component that can be fitted and
-        writes `doc.ents`, has a setting that nothing reads, there are too few docs or no entities,
-        or a worker failed.
+    n_seeds (int): Number of training runs per fold. The weights are averaged.
+    seed (int | None): Random seed for assigning docs to folds.
+    file_tokens (bool): Whether the models also see the sentence starts from the file.
+    make_executor (MakeExecutor | None): Creates an executor that runs a task for each fold, such as
+        `local_processes(2)`. If None, folds are processed sequentially in this process.
+    code_path (Path | None): Python file with registered functions to import.
+    RETURNS (Audit): All suspects, and the number of suspects of each kind.
+    RAISES (ValueError): If the config doesn't contain exactly one component that writes `doc.ents`
+        and can be fitted, or contains an unused setting; if there are too few docs, or no entities;
+        or if a worker failed.
     """
-    name = component_name(config, Path("config"))  # The path is only for an error.
+    name = component_name(config, Path("config"))  # The path is only used in error messages.
     component_config = config.interpolate()["components"][name]
     make_table, _, cost_name = find_cost(component_config)
     folds = cross_fit(
@@ -103,17 +103,18 @@ def audit(
     )
     mistake_cost = None  # all mistakes cost the same
     if cost_name:
-        tags = folds[0].dev.posterior.tags.collapsed  # the tags of costs, with a single O
+        tags = folds[0].dev.posterior.tags.collapsed  # cost tables have a single O tag
         mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
 
-    # Each suspect counts under its kind. Those that are inconsistent count there, too.
+    # Count each suspect under its kind, and also as inconsistent if it is.
     kinds = dict.fromkeys([*SUSPECT_KINDS, "inconsistent"], 0)
     for suspect in suspects:
-        if suspect.is_probable:  # the others are in the file, but don't count as mistakes
+        if suspect.is_probable:  # other suspects are written to the file, but not counted
             kinds[suspect.kind] += 1
             kinds["inconsistent"] += int(suspect.is_inconsistent)
-    # No model can predict an entity over a border of the chain, such as the end of a sentence.
+    # No model can predict an entity that crosses a boundary of the chain, e.g. the end of a
+    # sentence.
     n_over_borders = 0
     for fold in folds:
         n_over_borders += int(fold.dev.posterior.crosses_border(fold.dev.gold).sum())
@@ -139,19 +140,18 @@ def cross_fit(
     make_executor: MakeExecutor | None = None,
     code_path: Path | None = None,
 ) -> list[Fold]:
-    """Predict docs, none of them empty, by models that have not seen them. The temperature of a
-    fold, which its scores are divided by, is the geometric mean of the temperatures that fit the
-    other folds.
+    """Predict docs with models that were trained on other docs. The scores of each fold are divided
+    by a temperature: the geometric mean of the temperatures fitted to the other folds.
 
-    If the features of the config have `document`, the second pass of a model normally sees which
-    labels a first pass predicts for other occurrences of a word in the doc. Here it sees the
-    annotated labels of these other occurrences instead, in training and in prediction. It never
-    sees the label of the word itself.
+    If the `document` features are enabled, the second pass of a model normally sees the labels that
+    the first pass predicts for other occurrences of a word in the doc. Here, it sees their
+    annotated labels instead, in training and in prediction. It never sees the label of the word
+    itself.
 
-    See `hold_out` for the arguments.
+    The docs must not be empty. See `hold_out` for the arguments.
 
     RETURNS (list[Fold]): The folds with their predictions.
-    RAISES (ValueError): See `hold_out`, or if there are no entities.
+    RAISES (ValueError): See `hold_out`. Also if there are no annotated entities.
     """
     labels: set[str] = set()
     for doc in docs:
@@ -161,7 +161,7 @@ def cross_fit(
     sorted_labels = sorted(labels)
     examples = [Example(copy_without_annotation(doc, sentences=True), doc) for doc in docs]
     for eg in examples:
-        # `read_labels_of_annotation` has the second pass look for the annotated labels here.
+        # The second pass reads the annotated labels from here: see `read_labels_of_annotation`.
         eg.predicted.user_data[ANNOTATED] = one_hot_labels(eg.reference, sorted_labels)
     folds = hold_out(
         config,
@@ -185,9 +185,9 @@ def cross_fit(
 
 
 def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
-    """The annotated labels of the tokens of a doc as rows with a single True, in column 0 for O and
-    in column i + 1 for `labels[i]`. A token without annotation has no True. Shape: (T, L + 1)"""
-    column_of_type = {"": 0}  # The `ent_type_` of a token outside entities is empty.
+    """Convert the annotated labels of a doc to one-hot rows: column 0 is O, and column i + 1 is
+    `labels[i]`. The row of a token without annotation is all False. Shape: (T, L + 1)"""
+    column_of_type = {"": 0}  # The `ent_type_` of a token outside of entities is empty.
     for i, label in enumerate(labels):
         column_of_type[label] = i + 1
     one_hot = numpy.zeros((len(doc), len(column_of_type)), dtype=bool)
@@ -198,8 +198,8 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
 
 
 def find_temperature(fold: Fold) -> float:
-    """Find the temperature of a fold that minimises the log loss of its predicted entities: see
-    `fit_temperature`. It is 1 if no entity is predicted."""
+    """Fit the temperature of a fold by minimising the log loss of its predicted entities: see
+    `fit_temperature`. It is 1 if no entities are predicted."""
     predicted = predict_best(fold.dev)
     if not len(predicted.is_correct):
         return 1.0
@@ -207,11 +207,12 @@ def find_temperature(fold: Fold) -> float:
 
 
 def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
-    """For each fold the geometric mean of the temperatures of all other folds, so that its own
-    docs have no effect on the temperature that is used for it.
+    """Compute the geometric mean of the other folds' temperatures for each fold, so that the
+    temperature of a fold doesn't depend on its own docs.
 
-    temperatures (Sequence[float]): The temperatures of at least two folds. Those outside of the
-        range `TEMPERATURES` count as its nearest end.
+    temperatures (Sequence[float]): The temperatures of at least two folds. They are clipped to the
+        range `TEMPERATURES`.
+    RETURNS (list[float]): The mean for each fold.
     """
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     sums_of_others = logs.sum() - logs
@@ -219,14 +220,14 @@ def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
 
 
 def read_labels_of_annotation(ner: CostSensitiveNER) -> None:
-    """Have the second pass of a component see the annotated labels of other occurrences of a word,
-    where it otherwise sees those that its first pass predicts: see `FirstPass`."""
+    """Let the second pass of a component read the annotated labels of other occurrences of a word,
+    instead of the labels predicted by its first pass: see `FirstPass`."""
     first_pass = first_pass_of(ner.model)
     if first_pass is not None:
         first_pass.read_labels = annotated_labels
 
 
 def annotated_labels(docs: Iterable[Doc]) -> Floats2d:
-    """The annotated labels of the tokens of all docs: see `one_hot_labels`. `cross_fit` has put
-    them into the docs. Shape: (N, L + 1)"""
+    """Return the annotated labels of all tokens, which `cross_fit` stores in the docs: see
+    `one_hot_labels`. Shape: (N, L + 1)"""
     return numpy.concatenate([doc.user_data[ANNOTATED] for doc in docs], dtype="float32")

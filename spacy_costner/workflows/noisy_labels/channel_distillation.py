@@ -1,4 +1,4 @@
-"""The training corpus of a student of annotators who err, by the noise channel: see
+"""Create the training corpus of a student from annotators who make mistakes: see
 `noise_channel`."""
 
 from collections.abc import Sequence
@@ -32,19 +32,20 @@ from .student_corpus import CorpusCounts, remove_corpus, save_gold
 from .teachers import DOCS_PER_FILE, save_docs
 
 ALIKE = 0.98
-"""Two annotators whose answers have at least this F, measured on each other, are probably one."""
+"""If the F-score of one annotator's answers, evaluated against another annotator's, is at least
+this high, both answers probably have the same source."""
 
 
 class LearnedNoise(NamedTuple):
     """The estimated errors of annotators, and the chosen method.
 
-    annotators (list[AnnotatorErrors]): How each of them errs.
+    annotators (list[AnnotatorErrors]): The errors of each annotator.
     n_checked (int): The number of checked texts.
-    methods (list[MethodScores]): The scores of each method, on checked texts that its models
-        haven't learned from.
-    kept (str): The name of the method by which the student has learned: see `choose_method`.
-    corrections (Corrections): How the most probable entities of unchecked texts differ from the
-        answers.
+    methods (list[MethodScores]): The scores of each method, on checked texts that its models were
+        not trained on.
+    kept (str): The name of the method that was chosen to train the student: see `choose_method`.
+    corrections (Corrections): The differences between the most probable entities of unchecked texts
+        and the answers.
     """
 
     annotators: list[AnnotatorErrors]
@@ -55,8 +56,8 @@ class LearnedNoise(NamedTuple):
 
 
 class ChannelCorpus(NamedTuple):
-    """The training corpus of a student of annotators. With soft targets, its number of entities is
-    the expected one."""
+    """The training corpus of a student, created from annotators' answers. With soft targets, the
+    number of entities is the expected number."""
 
     counts: CorpusCounts
     noise: LearnedNoise
@@ -74,23 +75,23 @@ def make_channel_corpus(
     gold_weight: float,
     reading: ReadOptions,
 ) -> ChannelCorpus:
-    """Make the training corpus of a student of annotators who err.
+    """Create the training corpus of a student from annotators who make mistakes.
 
-    blank (Language): A pipeline with the tokenizer of the student.
+    blank (Language): A pipeline with the student's tokenizer.
     annotators (Sequence[str]): Corpora with answers, or pipelines.
-    config (Config): The config of the student.
-    folder (Path): The folder of the corpus. Its corpus of an earlier run is removed.
-    raw_paths (Sequence[Path]): Texts that only pipelines among the annotators annotate.
+    config (Config): The student's config.
+    folder (Path): The folder of the corpus. The corpus of an earlier run is removed.
+    raw_paths (Sequence[Path]): Additional texts, annotated only by pipelines.
     gold_path (Path): The checked texts.
-    gold_weight (float): Weight of each of them; an unchecked text has 1.
-    reading (ReadOptions): How to read the corpora.
-    RETURNS (ChannelCorpus): What the corpus has, and what was learned of the annotators.
-    RAISES (ValueError): If the texts and answers don't match: see `AnsweredTexts`.
+    gold_weight (float): Weight of each checked text. Unchecked texts have the weight 1.
+    reading (ReadOptions): The options for reading the corpora.
+    RETURNS (ChannelCorpus): The counts of the corpus, the estimated errors, and notes.
+    RAISES (ValueError): If texts and answers don't match: see `AnsweredTexts`.
     """
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
     texts = AnsweredTexts(blank, gold, annotators, raw, reading)
-    # A linear model makes the soft targets, which any student can learn.
+    # Soft targets are computed by a linear model. Any student can be trained on them.
     linear_config = config
     if not can_be_fitted(config):
         lang = config.interpolate()["nlp"]["lang"]
@@ -99,7 +100,7 @@ def make_channel_corpus(
     result = ChannelTraining(short_training(linear_config, texts.labels), texts).run()
     best = choose_method(result.methods)
 
-    docs: list[Doc] = []  # the unchecked texts, as the student learns them; none by `GOLD`
+    docs: list[Doc] = []  # the unchecked texts for training; none for `GOLD`
     if best.name == CHANNEL:
         docs = result.docs
     elif best.name == ANSWERS:
@@ -124,12 +125,13 @@ def make_channel_corpus(
 
 
 def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
-    """Shorten the training of a linear model. The models that make soft targets don't need a second
-    pass (see `features.document`), several tags for O, and more than half of the epochs or
-    iterations: with these they take several times as long, and the student is no better.
+    """Reduce the training of a linear model. Models for soft targets don't need a second pass (see
+    `features.document`), several tags for O, or more than half of the epochs or iterations. These
+    make training several times slower, and the student isn't better.
 
-    config (Config): The config of the model.
-    labels (Sequence[str]): Its labels.
+    config (Config): The config of the model. It isn't modified.
+    labels (Sequence[str]): The labels of the model.
+    RETURNS (FoldTraining): The reduced training.
     """
     config = config.copy()
     for block in config["components"].values():
@@ -153,12 +155,13 @@ def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
 
 
 def half(n: int) -> int:
-    """Half of a limit of training, rounded up. 0, no limit, stays 0."""
+    """Return half of a training limit, rounded up. 0 means no limit and stays 0."""
     return (n + 1) // 2
 
 
 def note_annotators(texts: AnsweredTexts) -> list[str]:
-    """Note anything unusual about annotators: repeated texts, and two with the same answers."""
+    """Note unusual annotators: repeated answers to the same text, and pairs with nearly identical
+    answers."""
     notes: list[str] = []
     for name, n_repeated in zip(texts.annotators, texts.n_repeated):
         if n_repeated:

@@ -1,4 +1,5 @@
-"""Write suspects as tasks, whose suggestions people accept or reject, and correct the corpus."""
+"""Write suspects as tasks with suggestions to accept or reject, and apply the answers to the
+corpus."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -22,13 +23,13 @@ ACCEPT = "accept"
 
 
 UNANSWERED = (LEAVE, ACCEPT)
-"""The options for suggestions without an answer."""
+"""How to handle suggestions without an answer."""
 
 REJECT = "reject"
 
 
 IGNORE = "ignore"
-"""The answer where people skipped a suggestion. It counts as no answer."""
+"""The answer for a skipped suggestion. It counts as unanswered."""
 
 
 class AnswerCounts(NamedTuple):
@@ -40,24 +41,24 @@ class AnswerCounts(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """The change of a doc by an accepted suggestion."""
+    """The changes to a doc from an accepted suggestion."""
 
-    place: FilePlace  # the line with the suggestion, for errors
+    place: FilePlace  # the line with the suggestion, for error messages
     doc: int  # the index of the doc
-    removed: list[Span]  # entities that the doc no longer has
-    added: list[Span]  # entities that it gets
+    removed: list[Span]  # entities to remove from the doc
+    added: list[Span]  # entities to add to the doc
 
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
-    """Make a task from a suspect, in Prodigy's form. Its text is the sentence with the place or, if
-    the sentence is long, a part of it. Its spans are the suggested ones, and the annotated ones
-    outside the place.
+    """Convert a suspect to a task in Prodigy's format. Its text is the sentence that contains the
+    suspect or, if the sentence is long, a part of it. Its spans are the suggested entities, and the
+    annotated entities outside of the suspect's span.
 
     suspect (Suspect): The suspect.
-    docs (Sequence[Doc]): The docs that were audited.
-    RETURNS (Task): The task. Its key "annotated" has the spans as they are annotated. With "doc",
-        the index of the doc, and "start", the first character of the text in the doc, an answer is
-        matched to its doc.
+    docs (Sequence[Doc]): The audited docs.
+    RETURNS (Task): The task. Its key "annotated" contains the spans of the current annotation. The
+        keys "doc", the index of the doc, and "start", the offset of the text in the doc, are used
+        to match an answer to its doc.
     """
     doc = docs[suspect.doc]
     begin, end = suspect.span
@@ -65,8 +66,8 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     task = doc_to_task(doc[first_shown:after_last_shown].as_doc())
     annotated = task.spans or []
 
-    # Characters of a task are counted from the first one that is shown. The suggestion replaces the
-    # annotated spans of its place.
+    # Character offsets in a task are relative to the first character shown. The suggestion replaces
+    # the annotated spans in its span.
     start = doc[first_shown].idx
     place = doc[begin:end]
     place_start = place.start_char - start
@@ -94,31 +95,31 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "prob_suggested": round(suspect.prob_suggested, 4),
         "inconsistent": suspect.is_inconsistent,
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
-        "meta": {"kind": suspect.kind, "change": change},  # Prodigy shows it below the text
+        "meta": {"kind": suspect.kind, "change": change},  # displayed by Prodigy below the text
     }
     return task._replace(spans=spans, extra=extra)
 
 
 def entities_text(doc: Doc, entities: Sequence[Entity]) -> str:
-    """The text and the label of each entity, for people to read."""
+    """Format the text and label of each entity."""
     if not entities:
         return "nothing"
     return ", ".join(f"{doc[begin:end].text} {label}" for begin, end, label in entities)
 
 
 def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> AnswerCounts:
-    """Correct a corpus with the suggestions of an audit that people have accepted. The change is
-    the difference between the spans of a suggestion, which people may have edited, and the spans
-    under "annotated". Tokens without annotation stay unannotated, unless they are in an added span.
+    """Apply the accepted suggestions of an audit to the corpus. The change is the difference
+    between the spans of a suggestion, which may have been edited, and its "annotated" spans. Tokens
+    without annotation stay unannotated, unless they are in an added span.
 
-    docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
-    path (Path): A JSONL file with a suggestion on each line: see `suspect_to_task`.
-    unanswered (str): What happens to suggestions without an answer, or with the answer "ignore":
+    docs (Sequence[Doc]): The audited docs. Their entities are modified in place.
+    path (Path): A JSONL file with one suggestion per line: see `suspect_to_task`.
+    unanswered (str): How to handle suggestions without an answer, or with the answer "ignore":
         "leave" or "accept".
     RETURNS (AnswerCounts): The number of suggestions with each answer.
-    RAISES (CorpusError): If a line doesn't belong to an audit of these docs, or two lines
-        contradict each other. The message names the line.
-    RAISES (ValueError): If `unanswered` is neither of these.
+    RAISES (CorpusError): If a line isn't from an audit of these docs, or if two lines are
+        contradictory. The error message refers to the line.
+    RAISES (ValueError): If `unanswered` is neither "leave" nor "accept".
     """
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)
@@ -133,12 +134,13 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
         if answer == ACCEPT:
             corrections.append(read_correction(docs, task, place))
 
-    # The entities of the docs that are corrected, keyed by the index of the doc
+    # The entities of all docs with corrections, keyed by the index of the doc
     ents_of_docs: dict[int, dict[Entity, Span]] = {}
     for correction in corrections:
         doc = docs[correction.doc]
         ents_of_docs[correction.doc] = {as_entity(ent): ent for ent in doc.ents}
-    # All removals come first: what one correction adds may overlap what another one removes.
+    # Remove entities first, because an entity added by one correction may overlap an entity removed
+    # by another.
     for correction in corrections:
         remove_ents(ents_of_docs[correction.doc], correction)
     for correction in corrections:
@@ -153,19 +155,20 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
 
 
 def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
-    """Read the change of an accepted suggestion: the difference between its spans and those under
-    "annotated".
+    """Read the changes of an accepted suggestion: the difference between its spans and its
+    "annotated" spans.
 
-    docs (Sequence[Doc]): The docs that were audited.
-    task (Task): The suggestion, as `suspect_to_task` has made it and people may have edited it.
-    place (FilePlace): The line with the suggestion, for errors.
-    RAISES (CorpusError): If the line is not of an audit of these docs, or a span that is removed or
-        added isn't made of whole tokens.
+    docs (Sequence[Doc]): The audited docs.
+    task (Task): The suggestion created by `suspect_to_task`, which may have been edited.
+    place (FilePlace): The line with the suggestion, for error messages.
+    RETURNS (Correction): The changes.
+    RAISES (CorpusError): If the line isn't from an audit of these docs, or if a span to remove or
+        add doesn't consist of whole tokens.
     """
     doc_index = task.extra.get("doc")
-    start = task.extra.get("start")  # the character of the doc that the text begins with
+    start = task.extra.get("start")  # the offset of the text in the doc
     annotated = task.extra.get("annotated")
-    # `isinstance` would take True for an int.
+    # `isinstance` would also accept a bool as an int.
     if type(doc_index) is not int or type(start) is not int or not isinstance(annotated, list):
         raise place.refuse("expected a line of an audit, with doc, start and annotated")
     if not 0 <= doc_index < len(docs):
@@ -178,15 +181,15 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     if start < 0 or text != task.text:
         raise place.refuse(f"expected the text of doc {doc_index}, {text!r}, got {task.text!r}")
 
-    # Spans as (start, end, label), in characters of the text of the task
+    # Spans as (start, end, label), with character offsets into the text of the task
     annotated_spans = spans_from_json(annotated, text, key="annotated", place=place)
     annotated_keys = {(span.start, span.end, span.label) for span in annotated_spans}
     corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Make spans of the doc from spans of the task's text.
+        """Convert spans of the task's text to spans of the doc.
 
-        RAISES (CorpusError): If one isn't made of whole tokens.
+        RAISES (CorpusError): If a span doesn't consist of whole tokens.
         """
         doc_spans: list[Span] = []
         for span_start, span_end, label in sorted(text_spans):
@@ -204,10 +207,11 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
 
 
 def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Carry out the first part of a correction: remove entities of its doc.
+    """Remove the entities of a correction from its doc.
 
-    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
-    RAISES (CorpusError): If the doc doesn't have an entity that is to be removed.
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is modified.
+    correction (Correction): The correction.
+    RAISES (CorpusError): If an entity to remove isn't in the doc.
     """
     for span in correction.removed:
         if ents.pop(as_entity(span), None) is None:
@@ -216,10 +220,11 @@ def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Carry out the second part of a correction: add entities to its doc.
+    """Add the entities of a correction to its doc.
 
-    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
-    RAISES (CorpusError): If an entity that is to be added overlaps another one.
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is modified.
+    correction (Correction): The correction.
+    RAISES (CorpusError): If an entity to add overlaps an existing one.
     """
     for span in correction.added:
         for ent in ents.values():
@@ -232,7 +237,7 @@ def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def set_ents(doc: Doc, ents: Collection[Span]) -> None:
-    """Replace the entities of a doc. Tokens without annotation stay without it, unless they are in
+    """Replace the entities of a doc. Tokens without annotation stay unannotated, unless they are in
     one of the new entities."""
     entity_tokens: set[int] = set()
     for ent in ents:

@@ -1,12 +1,12 @@
 """Distill teachers into a student.
 
-Teachers are trained pipelines. What they predict for unlabelled text are their answers, and these
-become the training corpus of the student, which is smaller or faster. An answer has entities, and
-in `doc.spans` the confidence of each likely entity. With soft targets it also has the distribution
-of the teachers over tags. The answers may also come from a file.
+Teachers are trained pipelines. Their predictions for unlabelled text, called answers, are the
+training corpus of the student, which is smaller or faster. An answer contains entities and, in
+`doc.spans`, the confidence of each likely entity. With soft targets, it also contains the teachers'
+distribution over tags. Answers can also be read from a file.
 
-Where teachers are uncertain, or can't know, annotation is missing in the training corpus: the
-student learns nothing there.
+Tokens for which the teachers are uncertain or incomplete are set to missing annotation, and ignored
+when training the student.
 """
 
 import sys
@@ -34,24 +34,24 @@ from .student_evaluation import Evaluation, evaluate_all
 from .teachers import load_teacher, read_answers, save_answers
 
 JSONL = (".jsonl", ".json")
-"""The suffixes of a file of answers instead of teachers."""
+"""The suffixes of answer files, which can be passed instead of teachers."""
 
 
 Noise = Literal["channel"]
-"""How the errors of teachers are modelled."""
+"""The model of the teachers' errors."""
 
 
 class Distilled(NamedTuple):
-    """A student that was trained and saved."""
+    """A trained and saved student."""
 
     path: Path
-    n_docs: int  # those with answers
-    n_entities: int  # those that the student learned from
-    n_missing: int  # those that became missing annotation, as their confidence is too low
-    n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
-    rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
-    notes: Sequence[str] = ()  # which texts of the development corpus recur
-    noise: LearnedNoise | None = None  # with the noise channel: what was learned of annotators
+    n_docs: int  # docs with answers
+    n_entities: int  # entities that the student was trained on
+    n_missing: int  # entities replaced with missing annotation because of a low confidence
+    n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
+    rows: list[Evaluation]  # each teacher, all teachers combined if several, and the student
+    notes: Sequence[str] = ()  # about recurring texts in the development corpus
+    noise: LearnedNoise | None = None  # with the noise channel: the annotators' errors
 
 
 def distill(
@@ -69,32 +69,36 @@ def distill(
     n_seeds: int = 1,
     reading: ReadOptions = DEFAULTS,
 ) -> Distilled:
-    """Train a student on what teachers predict for unlabelled text, and save it.
+    """Train a student on the predictions of teachers for unlabelled text, and save it.
 
-    teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
-        of texts with entities from any source. With `noise`, corpora in any format, each with the
-        answers of one annotator, and pipelines.
-    config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
-    raw_paths (Sequence[Path]): The text: see `read_texts`. Empty with a JSONL file.
-    output_path (Path): The folder of the answers, the corpus made from them, and the student.
-    soft (bool): Learn the probabilities of the teachers, not their entities.
-    incomplete (bool): The teachers find only some of the entities, as rules do. A token that is in
-        none of these is O only if its word is almost never in entities: see `find_outside_words`.
-        Otherwise its annotation is missing.
-    noise (Literal["channel"] | None): channel: learn from the texts of `gold_path` how each teacher
-        errs, and learn the probabilities of tags given text and answers: see `noise_channel`.
-    min_confidence (float): Annotation is missing where the teachers are less confident, whether in
-        an entity or in O: see `leave_out_uncertain`.
-    gold_path (Path | None): Additional annotated corpus to learn from. With `noise`, the texts that
-        a person has checked, some of which the teachers have annotated.
-    gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
-    n_seeds (int): Train a linear student N times, and average the weights.
-    reading (ReadOptions): How to read the text and the annotated corpus.
+    teachers (Sequence[str]): Packages or folders of pipelines that set `doc.ents`, or a single
+        JSONL file of texts with entities from any source. With `noise`, corpora in any format, each
+        with the answers of one annotator, or pipelines.
+    config (Config): The student's training config. Its `paths.train` will be overwritten.
+    raw_paths (Sequence[Path]): The text files: see `read_texts`. Empty if answers are read from
+        JSONL.
+    output_path (Path): The output folder for the answers, the training corpus and the student.
+    soft (bool): Learn the probabilities of the teachers instead of their entities.
+    incomplete (bool): The teachers only find some of the entities, e.g. with rules. A token outside
+        of their entities is O only if its word almost never occurs in entities: see
+        `find_outside_words`. Otherwise its annotation is missing.
+    noise (Literal["channel"] | None): If "channel", use the texts of `gold_path` to estimate the
+        errors of each teacher, and learn the probabilities of tags given text and answers: see
+        `noise_channel`.
+    min_confidence (float): If the teachers' confidence in an entity or in O is lower, annotation is
+        missing: see `leave_out_uncertain`.
+    gold_path (Path | None): Additional annotated corpus to train on. With `noise`, the texts that
+        were checked by a person, some of which were also annotated by the teachers.
+    gold_weight (float): Weight of each doc in the annotated corpus. Docs annotated by teachers have
+        the weight 1.
+    n_seeds (int): Number of times a linear student is trained. The weights are averaged.
+    reading (ReadOptions): The options for reading the texts and the annotated corpus.
     RETURNS (Distilled): The path of the student, and the scores.
-    RAISES (ValueError): If arguments, teachers and the student's config can't be combined; if
-        something in the output folder must not be replaced; if a text or an answer can't be read.
+    RAISES (ValueError): If the arguments, teachers and student config are incompatible; if
+        something in the output folder must not be overwritten; or if a text or an answer can't be
+        read.
     """
-    # Check all that can be checked before teachers are run
+    # Validate the arguments before running the teachers
     has_file = False
     if noise is None:
         has_file = check_teachers(
@@ -105,13 +109,13 @@ def distill(
     is_fitted = can_be_fitted(config)
     if n_seeds > 1 and not is_fitted:
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
-    # With checked texts `fit` needs no development corpus. The scores are for held-out texts.
+    # With checked texts, `fit` doesn't need a development corpus. Scores are from held-out texts.
     has_soft_targets = soft or noise is not None
     check_student(config, soft=has_soft_targets, needs_dev=noise is None or not is_fitted)
-    for name in ("model-last", "model-best"):  # the folders that training writes
+    for name in ("model-last", "model-best"):  # the output folders of training
         check_folder(output_path / name)
 
-    # Make the training corpus from the answers
+    # Create the training corpus from the answers
     blank = load_without_components(config)
     train_path = output_path / "train"
     pipelines: list[Language] = []
@@ -132,15 +136,15 @@ def distill(
             pipelines = [load_teacher(name) for name in teachers]
 
         def read_all() -> Iterator[Doc]:
-            """Read all answers: from the JSONL file, or from the teachers. Teachers make them only
-            the first time. Later they are read from where they were saved."""
+            """Read all answers, either from the JSONL file or from the teachers. The teachers only
+            run the first time, and their saved answers are read afterwards."""
             if has_file:
                 return read_answers(blank, Path(teachers[0]))
             return save_answers(
                 pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
             )
 
-        # Words that are O where the teachers find no entity. None: all words.
+        # The words that are O outside of the teachers' entities. If None, all words are.
         outside_words: set[str] | None = None
         if incomplete:
             outside_words = find_outside_words(read_all())
@@ -157,7 +161,7 @@ def distill(
     _, dev_corpus = find_corpora(student)
     rows: list[Evaluation] = []
     if dev_corpus is not None:
-        # A file of answers can't predict the development corpus.
+        # An answer file can't be evaluated on the development corpus.
         teacher_names = teachers if pipelines else ()
         with phase("evaluate"):
             rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
@@ -166,8 +170,8 @@ def distill(
 
 
 def note_dev_recurrence(student: Language, dev_corpus: Corpus) -> list[str]:
-    """Note which texts of the development corpus recur, if the student is our component: see
-    `note_recurrence`."""
+    """Note recurring texts in the development corpus if the student has a cost-sensitive component:
+    see `note_recurrence`."""
     docs = [eg.reference for eg in dev_corpus(student)]
     config = student.config.interpolate()
     source = corpus_path(config, "dev_corpus") or "the development corpus"
@@ -185,13 +189,13 @@ def check_teachers(
     incomplete: bool,
     min_confidence: float,
 ) -> bool:
-    """Check that teachers, text and options can be combined.
+    """Check that teachers, texts and options are compatible.
 
-    teachers (Sequence[str]): The names of pipelines, or a file of answers.
+    teachers (Sequence[str]): The names of pipelines, or an answer file.
     raw_paths (Sequence[Path]): The text files.
     soft (bool), incomplete (bool), min_confidence (float): The options: see `distill`.
-    RETURNS (bool): Whether the teacher is a file of answers.
-    RAISES (ValueError): If they can't be combined.
+    RETURNS (bool): Whether the teacher is an answer file.
+    RAISES (ValueError): If they are incompatible.
     """
     has_file = any(Path(name).suffix in JSONL for name in teachers)
     if has_file and (len(teachers) > 1 or raw_paths):
@@ -213,7 +217,7 @@ def check_teachers(
 def check_noise(
     noise: str, gold_path: Path | None, *, soft: bool, incomplete: bool, confidence: float
 ) -> None:
-    """Check that options can be combined with `noise`.
+    """Check that the options are compatible with `noise`.
 
     RAISES (ValueError): If there are no checked texts, or an option has no effect with `noise`.
     """
@@ -229,11 +233,12 @@ def check_noise(
 
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
-    """Check the config of a student before the teachers run. This only reads the config. The
-    student is built later, for training. `soft` says whether it learns probabilities of tags, which
-    only a single component can; `needs_dev` whether there has to be a development corpus.
+    """Check a student's config before the teachers run. The student isn't built until training.
+    `soft` is whether it learns probabilities of tags, which requires a single component.
+    `needs_dev` is whether a development corpus is required.
 
-    RAISES (ValueError): If the student can't learn from answers, or there is no development corpus.
+    RAISES (ValueError): If the student can't be trained on answers, or there is no development
+        corpus.
     """
     if "${paths.train}" not in config.to_str(interpolate=False):
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")
@@ -259,7 +264,7 @@ def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None
 
 
 def check_dev(config: Config) -> None:
-    """Check, before anything is trained, that there are docs to compare teachers and student on.
+    """Check that there is a development corpus for comparing teachers and student.
 
     config (Config): The student's config, complete and interpolated.
     RAISES (ValueError): If the path of the development corpus is null.
@@ -273,7 +278,8 @@ def check_dev(config: Config) -> None:
 
 
 def load_without_components(config: Config) -> Language:
-    """Make the pipeline of a config without its components: its tokenizer and its vocab."""
+    """Load the pipeline of a config without its components, i.e. only the tokenizer and the
+    vocab."""
     config = config.copy()
     config["nlp"]["pipeline"] = []
     config["nlp"]["disabled"] = []

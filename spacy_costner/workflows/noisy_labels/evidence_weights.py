@@ -1,15 +1,16 @@
-"""How much to trust each model and each annotator, where several are combined.
+"""Weights for combining several models and annotators.
 
-The posterior given text and answers multiplies the distribution of a model and the probabilities of
-the answers. That is exact if the model is calibrated, and annotators err independently of each
-other and of the model. Models of few texts are too certain, and annotators may have learned from
-the same source. So the logarithm of each part gets a weight w:
+The posterior given text and answers is the product of a model's distribution and the probabilities
+of the answers. This is exact if the model is calibrated, and if annotators make errors
+independently of each other and of the model. However, models trained on few texts are
+overconfident, and annotators may share the same sources. So the logarithm of each part is
+multiplied by a weight w:
 
     p(y | x, o)  =  exp(sum_i w_i s_i(y)) / Z
 
-A part s_i is the scores of a model, or the evidence log p(o_j | y) of an annotator. The weights are
-those with which checked texts are most probable that models and tables haven't seen. A penalty
-keeps them near 1, where few texts are checked.
+Each part s_i is either the scores of a model, or the evidence log p(o_j | y) of an annotator. The
+weights maximise the probability of checked texts that were not used for the models and tables. A
+penalty keeps the weights close to 1 if there are few checked texts.
 
 This is a logarithmic opinion pool: Smith, Cohn and Osborne (2005), Logarithmic opinion pools for
 conditional random fields.
@@ -27,14 +28,14 @@ from ...types import Potentials, map_scores, zero_scores
 from ..calibration.temperature import minimise_within_limits
 
 PENALTY = 2.0
-"""The penalty of a weight w is `PENALTY` log(w)^2, in nats."""
+"""The penalty on a weight w is `PENALTY` log(w)^2, in nats."""
 
 
 class CheckedBatch(NamedTuple):
-    """Checked texts, and parts that haven't learned from them.
+    """Checked texts, and scores from models and annotators that were not fitted to them.
 
     parts (Sequence[Potentials]): The scores of models, and the evidence of annotators.
-    is_gold (Array2d): True for the tags that agree with the annotation. Shape: (N, K)
+    is_gold (Array2d): True for tags that agree with the annotation. Shape: (N, K)
     """
 
     parts: Sequence[Potentials]
@@ -42,10 +43,11 @@ class CheckedBatch(NamedTuple):
 
 
 def evidence_parts(batch: Batch, tables: Sequence[Floats3d]) -> list[Potentials]:
-    """Compute the evidence of each annotator, as scores of the tags of the chain.
+    """Compute the evidence of each annotator as scores of the chain's tags.
 
     batch (Batch): Texts with their answers.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    RETURNS (list[Potentials]): The evidence of each annotator.
     """
     observed = observed_tag_of(batch.tags)
     parts: list[Potentials] = []
@@ -56,9 +58,10 @@ def evidence_parts(batch: Batch, tables: Sequence[Floats3d]) -> list[Potentials]
 
 
 def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
-    """Find the weights with the highest log-probability of the annotation of checked texts.
+    """Fit the weights by maximising the penalised log-probability of the annotation of checked
+    texts.
 
-    batches (Sequence[CheckedBatch]): The texts, all with M parts. At least one.
+    batches (Sequence[CheckedBatch]): The texts, all with M parts. Must not be empty.
     RETURNS (Floats1d): The weight of each part. Shape: (M,)
     """
     in_float64: list[CheckedBatch] = []
@@ -67,15 +70,15 @@ def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
         in_float64.append(batch._replace(parts=parts))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the negative log-probability and its gradient for the logarithms of weights.
-        Shapes: (M,)"""
+        """Compute the penalised negative log-probability and its gradient, given the logarithms of
+        the weights. Shapes: (M,)"""
         weights = numpy.exp(logs)
         value = PENALTY * float(logs @ logs)
         gradient = 2 * PENALTY * logs
         for batch in in_float64:
             log_prob, gradient_of_batch = log_prob_of_gold(batch, weights)
             value -= log_prob
-            gradient -= gradient_of_batch * weights  # of the logarithm of a weight
+            gradient -= gradient_of_batch * weights  # with respect to the logarithm of the weight
         return value, gradient
 
     start = numpy.zeros(len(batches[0].parts))
@@ -84,9 +87,9 @@ def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
 
 
 def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Floats1d]:
-    """Compute the log-probability of the annotation of texts, in nats, and its gradient. The
-    derivative of a weight is the expected value of its part given the annotation, minus the
-    expected value without it. Shapes of weights and gradient: (M,)"""
+    """Compute the log-probability of the texts' annotation, in nats, and its gradient. The
+    derivative with respect to a weight is the expected value of its part given the annotation,
+    minus the expected value without it. Shapes of weights and gradient: (M,)"""
     potentials = pool(batch.parts, weights)
     everything = chain.forward_backward(potentials)
     annotated = chain.forward_backward(chain.restrict(potentials, batch.is_gold))
@@ -101,10 +104,11 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
 
 
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:
-    """Add up the scores of parts, each times its weight, in float64. Shape of the weights: (M,)"""
+    """Compute the weighted sum of the scores of all parts, in float64. Shape of the weights:
+    (M,)"""
     n_tags = len(parts[0].start)
     total = zero_scores(parts[0].lengths, n_tags, "float64")
     for part, weight in zip(parts, weights):
         for sums, scores in zip(total[:4], part[:4]):
-            sums += weight * scores  # this changes the array in `total`
+            sums += weight * scores  # modifies the array in `total` in place
     return total

@@ -1,12 +1,13 @@
-"""Answers of a teacher that finds only some of the entities, as rules and gazetteers do.
+"""Handle answers of a teacher that only finds some of the entities, such as rules or gazetteers.
 
-A token without an entity may then be in an entity that no rule matched. If all these tokens were O,
-a student would learn to miss what the rules miss; if none was, it would learn to tag everything. So
-a token is O only if its word is almost never in entities, and otherwise missing annotation. Such a
-word is in entities at most half as often as words are on average, and it is one of these:
+A token outside of the teacher's entities may be part of an entity that no rule matched. If all
+these tokens were O, the student would learn to miss the same entities as the rules. If none were O,
+it would learn to predict entities everywhere. So a token is O only if its word almost never occurs
+in entities, and missing annotation otherwise. The share of the word's occurrences in entities must
+be at most half the average of all words, and the word must be one of the following:
 
-- A word without capital letters that is often enough in the texts.
-- A token without letters and digits, such as a sign of punctuation.
+- A word without capital letters that is frequent enough in the texts.
+- A token without letters or digits, such as a punctuation mark.
 """
 
 from collections import Counter
@@ -21,12 +22,12 @@ MIN_COUNT = 3
 """The minimum number of occurrences of a word in the texts."""
 
 MOST_IN_ENTITIES = 0.5
-"""The maximum share of a word's occurrences in entities, relative to the average of all words, up
-to which the word is outside."""
+"""The maximum share of an outside word's occurrences that are in entities, relative to the average
+of all words."""
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:
-    """Find the words that are almost never in entities: see the head of this file.
+    """Return the words that almost never occur in entities: see the module docstring.
 
     docs (Iterable[Doc]): The answers to all texts.
     RETURNS (set[str]): The words.
@@ -37,7 +38,7 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
         n_by_word.update(token.text for token in doc)
         for ent in doc.ents:
             n_in_entities.update(token.text for token in ent)
-    # The share of all tokens that are in entities
+    # The share of tokens in entities
     mean_share = n_in_entities.total() / max(n_by_word.total(), 1)
     outside_words: set[str] = set()
     for word, n in n_by_word.items():
@@ -50,12 +51,12 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
 
 
 def leave_out_unknown(doc: Doc, outside_words: set[str]) -> int:
-    """Replace the annotation that an incomplete answer leaves open with missing annotation, from
-    which a student learns nothing. The doc is changed.
+    """Set tokens outside of entities to missing annotation, unless their words are known to be
+    outside. The student doesn't learn from missing annotation. The doc is modified in place.
 
     doc (Doc): The answer.
     outside_words (set[str]): The words that are outside of entities.
-    RETURNS (int): The number of tokens that have become missing annotation.
+    RETURNS (int): The number of tokens set to missing annotation.
     """
     iob = doc.to_array("ENT_IOB")
     is_missing = iob == MISSING

@@ -1,19 +1,21 @@
-"""Learn from annotators who err, where a person has checked some texts.
+"""Learn from annotators who make mistakes, given some checked texts.
 
-A model gives a distribution over the tags of each text, and the noise channel adds the evidence of
-the answers (see `training.noise_channel`). The exact posterior given text and answers is the soft
-target of an unchecked text. A student learns these and the checked texts.
+A model provides a distribution over the tags of each text, and the noise channel adds the evidence
+from the annotators' answers (see `training.noise_channel`). The exact posterior given text and
+answers is the soft target of an unchecked text. A student is trained on these soft targets and on
+the checked texts.
 
-Texts are divided into two folds, so that no text is predicted by a model that has learned from it:
+Texts are divided into two folds, so that no text is predicted by a model that was trained on it:
 
-1. The first distribution over an unchecked text is of two models together: one has learned from the
-   checked texts, the other one from the answers to the texts of the other fold, as they are.
-2. A student of each fold learns the posterior, and the checked texts. The distribution of students
-   over the texts of the other fold replaces the first one.
+1. The initial distribution over an unchecked text combines two models. One is trained on the
+   checked texts, the other on the unmodified answers to the texts of the other fold.
+2. A student is trained for each fold, on the posterior and the checked texts. Its distribution over
+   the texts of the other fold replaces the initial one.
 
-Before, the same is done without the checked texts of each fold. The predictions for these show how
-much each model and annotator can be trusted (see `evidence_weights`), and whether the channel
-helps, compared with the checked texts alone and with the answers as they are.
+Before that, the same procedure is run with the checked texts of each fold held out. The predictions
+for these texts are used to estimate how reliable each model and annotator is (see
+`evidence_weights`), and whether the channel is better than using only the checked texts, or the
+unmodified answers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,30 +63,34 @@ GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
 CHANNEL = "noise channel"
 METHODS = (GOLD, ANSWERS, CHANNEL)
-"""The methods to learn from checked texts and answers."""
+"""The methods for learning from checked texts and answers."""
 
 N_FOLDS = 2
 
 MOST_P = 0.1
-"""Another method replaces the channel if its F is higher, with at most this p-value."""
+"""The channel is replaced by another method if the other method has a higher F-score and the
+p-value is below this."""
 
 
 class MethodScores(NamedTuple):
-    """The scores of one of `METHODS` on checked texts that its models haven't learned from."""
+    """The scores of one of `METHODS` on checked texts that its models were not trained on."""
 
     name: str
     precision: float
     recall: float
     f_score: float
-    lead: Difference  # of F, over the channel
+    lead: Difference  # difference in F-score from the channel
 
 
 class Corrections(NamedTuple):
-    """How the most probable entities given text and answers differ from the voted answers.
+    """The differences between the most probable entities given text and answers, and the majority
+    vote of the answers.
 
-    n_added (int): Entities where the answers have none.
-    n_dropped (int): Entities of answers where there are none.
-    n_changed (int): Entities that overlap with one of the answers, with another label or border.
+    n_added (int): Number of entities that don't overlap any entity of the majority vote.
+    n_dropped (int): Number of entities of the majority vote that don't overlap any corrected
+        entity.
+    n_changed (int): Number of entities that overlap an entity of the majority vote, but have a
+        different label or boundary.
     """
 
     n_added: int = 0
@@ -95,9 +101,9 @@ class Corrections(NamedTuple):
 class ChannelResult(NamedTuple):
     """The result of learning from annotators.
 
-    estimate (Estimate): The table of each annotator.
+    estimate (Estimate): The estimated table of each annotator.
     docs (list[Doc]): The unchecked texts with soft targets.
-    corrections (Corrections): How these differ from the voted answers.
+    corrections (Corrections): The differences from the majority vote of the answers.
     methods (list[MethodScores]): The scores of each method.
     """
 
@@ -108,14 +114,15 @@ class ChannelResult(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The methods, compared on held-out checked texts.
+    """A comparison of the methods on held-out checked texts.
 
     methods (list[MethodScores]): The scores of each method.
-    weights_of_models (Floats1d): The weights of two models: the one trained on checked texts, and
-        the one trained on answers. Shape: (2,)
-    first_weights (Floats1d): The weights of both models together and of annotators.
+    weights_of_models (Floats1d): The weights of the model trained on checked texts and the model
+        trained on answers. Shape: (2,)
+    first_weights (Floats1d): The weight of the two models combined, and of each annotator.
         Shape: (J + 1,)
-    weights_of_students (Floats1d): The weights of students and of annotators. Shape: (J + 1,)
+    weights_of_students (Floats1d): The weight of the students, and of each annotator.
+        Shape: (J + 1,)
     """
 
     methods: list[MethodScores]
@@ -126,13 +133,14 @@ class Comparison(NamedTuple):
 
 @dataclass
 class Fold:
-    """The texts of a fold, and models that have learned from the texts of the other fold.
+    """The texts of a fold, and models trained on the texts of the other fold.
 
-    checked (list[AnsweredText]), unchecked (list[AnsweredText]): The texts.
-    models (dict[str, LinearPipeline]): The model of each method. The model of answers has not
-        learned from checked texts at all.
-    tables (list[Floats3d]): The table of each annotator, from the texts of the other fold.
-        Shape: (S, C, C)
+    checked (list[AnsweredText]): The checked texts.
+    unchecked (list[AnsweredText]): The unchecked texts.
+    models (dict[str, LinearPipeline]): The model of each method. The model of `ANSWERS` is not
+        trained on any checked texts.
+    tables (list[Floats3d]): The table of each annotator, estimated from the texts of the other
+        fold. Shape: (S, C, C)
     """
 
     checked: list[AnsweredText]
@@ -141,7 +149,7 @@ class Fold:
     tables: list[Floats3d] = field(default_factory=list)
 
     def predict(self, method: str) -> DevPredictions:
-        """Predict the checked texts of the fold with the model of one method."""
+        """Predict the checked texts of the fold with the model of a method."""
         model = self.models[method]
         docs = docs_of(self.checked)
         return predict_dev(model.nlp, model.ner, map(Example, copies_for(model, docs), docs))
@@ -149,13 +157,14 @@ class Fold:
 
 @dataclass(frozen=True)
 class ChannelTraining:
-    """Learns from texts with answers. `fold_training` trains its linear models."""
+    """Trains models on texts with answers. `fold_training` defines how the linear models are
+    trained."""
 
     fold_training: FoldTraining
     texts: AnsweredTexts
 
     def run(self) -> ChannelResult:
-        """Compare the methods, and compute the soft targets of all unchecked texts."""
+        """Compare the methods, and compute soft targets for all unchecked texts."""
         folds = self.make_folds()
         comparison = self.compare_methods(folds)
         first_docs = self.make_first_docs(folds, comparison)
@@ -171,7 +180,7 @@ class ChannelTraining:
         )
 
     def make_folds(self) -> list[Fold]:
-        """Divide the texts into two folds, and train the first models of each."""
+        """Divide the texts into two folds, and train the initial models of each fold."""
         fold_of_checked = assign_to_folds(self.texts.checked)
         fold_of_unchecked = assign_to_folds(self.texts.unchecked)
         folds: list[Fold] = []
@@ -185,12 +194,13 @@ class ChannelTraining:
         return folds
 
     def compare_methods(self, folds: Sequence[Fold]) -> Comparison:
-        """Find the weights of models and annotators on the checked texts of each fold, and score
-        each method there. A student by the channel is added to the models of each fold."""
+        """Estimate the weights of models and annotators on the checked texts of each fold, and
+        score each method on them. A student trained with the channel is added to the models of each
+        fold."""
         weights_of_models = self.find_weights_of_models(folds)
 
-        # The other unchecked texts are predicted by the model of answers of their own fold, which
-        # hasn't learned from them.
+        # The unchecked texts of the other fold are predicted by the other fold's model of answers,
+        # because it was not trained on them.
         batches_of_folds: list[list[Batch]] = []
         checked_batches: list[CheckedBatch] = []
         for fold, other in with_other(folds):
@@ -219,7 +229,8 @@ class ChannelTraining:
         )
 
     def find_weights_of_models(self, folds: Sequence[Fold]) -> Floats1d:
-        """Find the weights of the models of checked texts and of answers. Shape: (2,)"""
+        """Estimate the weights of the models trained on checked texts and on answers.
+        Shape: (2,)"""
         checked_batches: list[CheckedBatch] = []
         for fold in folds:
             by_gold_model = self.make_batches(fold.models[GOLD], fold.checked)
@@ -231,8 +242,8 @@ class ChannelTraining:
         return fit_weights(checked_batches)
 
     def with_evidence(self, fold: Fold, predicted: Sequence[Batch]) -> list[CheckedBatch]:
-        """Add the evidence of each annotator to the predicted checked texts of a fold, to find the
-        weights of both."""
+        """Add the evidence of each annotator to the predicted checked texts of a fold. This is used
+        to estimate the weights of model and annotators."""
         parts_of_batches: list[list[Potentials]] = []
         for batch in predicted:
             parts_of_batches.append([batch.potentials, *evidence_parts(batch, fold.tables)])
@@ -244,19 +255,19 @@ class ChannelTraining:
         predicted: Sequence[Batch],
         parts_of_batches: Sequence[Sequence[Potentials]],
     ) -> list[CheckedBatch]:
-        """Join the parts of the predicted checked texts of a fold with the annotation of these."""
+        """Combine the parts of the predicted checked texts of a fold with the gold annotation."""
         checked_batches: list[CheckedBatch] = []
         texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
         for texts, batch, parts in zip(texts_of_batches, predicted, parts_of_batches):
             path = numpy.concatenate([text.true_tags for text in texts])
             is_same = path[:, None] == observed_tag_of(batch.tags)
-            is_missing = path < 0  # all tags agree
+            is_missing = path < 0  # all tags are allowed
             checked_batches.append(CheckedBatch(parts, is_same | is_missing[:, None]))
         return checked_batches
 
     def make_first_docs(self, folds: Sequence[Fold], comparison: Comparison) -> list[Doc]:
-        """Make the first soft targets of the unchecked texts of all folds, with a model of all
-        checked texts."""
+        """Compute the initial soft targets for the unchecked texts of all folds, using a model
+        trained on all checked texts."""
         gold_model = self.train(docs_of(self.texts.checked))
         batches: list[Batch] = []
         for fold in folds:
@@ -267,8 +278,8 @@ class ChannelTraining:
         return soft_docs(unchecked_texts(folds), posteriors)
 
     def predict_folds(self, folds: Sequence[Fold], first_docs: Sequence[Doc]) -> list[Batch]:
-        """Predict the unchecked texts of each fold with a student of all checked texts and of the
-        first soft targets of the other fold."""
+        """Predict the unchecked texts of each fold with a student trained on all checked texts and
+        on the initial soft targets of the other fold."""
         n_first = len(folds[0].unchecked)
         docs_of_others = (first_docs[n_first:], first_docs[:n_first])
         batches: list[Batch] = []
@@ -280,8 +291,8 @@ class ChannelTraining:
     def pool_models(
         self, models: Sequence[LinearPipeline], texts: Sequence[AnsweredText], weights: Floats1d
     ) -> list[Batch]:
-        """Predict texts with several models together: the sum of their scores, each times its
-        weight. Shape: (models,)"""
+        """Predict texts with a combination of models: the weighted sum of their scores. Shape of
+        the weights: (models,)"""
         pooled: list[Batch] = []
         batches_of_models = [self.make_batches(model, texts) for model in models]
         for batches in zip(*batches_of_models):
@@ -291,22 +302,23 @@ class ChannelTraining:
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
-        # `train` copies the predicted docs without their annotation.
+        # `train` copies the predicted docs without their annotation, so the same doc can be used
+        # twice.
         return self.fold_training.train(Example(doc, doc) for doc in docs)
 
     def count_checked(self, checked: Sequence[AnsweredText]) -> list[Floats3d]:
-        """Count the tags that annotators assign in checked texts. Shape for each annotator: (S, C,
-        C)"""
+        """Count the tags that each annotator assigns in checked texts. Shape for each annotator:
+        (S, C, C)"""
         true_tags = numpy.concatenate([text.true_tags for text in checked])
-        # The probability of each true tag. It is 0 for all tags where annotation is missing.
+        # The probability of each true tag. If annotation is missing, it is 0 for all tags.
         n_observed = 2 * len(self.texts.labels) + 1
         probs = (true_tags[:, None] == numpy.arange(n_observed)).astype("float64")
         lengths = numpy.asarray([len(text.doc) for text in checked])
         return [count_tags(answers, probs) for answers in self.join_answers(checked, lengths)]
 
     def join_answers(self, texts: Sequence[AnsweredText], lengths: Ints1d) -> list[Answers]:
-        """Join the answers of each annotator to texts, whose sequences have these lengths.
-        Shape: (B,)"""
+        """Concatenate the answers of each annotator to the texts. `lengths` are the lengths of
+        their sequences. Shape: (B,)"""
         answers: list[Answers] = []
         for annotator in range(len(self.texts.annotators)):
             tags = numpy.concatenate([text.observed[annotator] for text in texts])
@@ -314,7 +326,8 @@ class ChannelTraining:
         return answers
 
     def make_batches(self, model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Batch]:
-        """Compute the distribution of a model over the paths of texts, and join their answers."""
+        """Compute a model's distribution over the tag paths of texts, and add the answers to the
+        texts."""
         batches: list[Batch] = []
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
             posterior = model.ner.posterior(copies_for(model, docs_of(batch_of_texts)))
@@ -326,7 +339,8 @@ class ChannelTraining:
     def count_corrections(
         self, texts: Sequence[AnsweredText], posteriors: Iterable[Batch]
     ) -> Corrections:
-        """Count how the most probable entities of texts differ from the voted answers."""
+        """Count the differences between the most probable entities of texts and the majority
+        vote."""
         corrections = Corrections()
         remaining = iter(texts)
         for posterior in posteriors:
@@ -342,7 +356,7 @@ class ChannelTraining:
 
 
 def count_differences(voted: Iterable[Entity], corrected: Iterable[Entity]) -> Corrections:
-    """Count how the entities of a text differ from the voted answers."""
+    """Count the differences between the corrected entities of a text and the majority vote."""
     voted_entities = set(voted)
     corrected_entities = set(corrected)
     n_added = 0
@@ -360,43 +374,43 @@ def count_differences(voted: Iterable[Entity], corrected: Iterable[Entity]) -> C
 
 
 def overlap(entity: Entity, other: Entity) -> bool:
-    """Whether two entities have a token in common."""
+    """Check whether two entities have a token in common."""
     return entity[0] < other[1] and other[0] < entity[1]
 
 
 def with_other(folds: Sequence[Fold]) -> list[tuple[Fold, Fold]]:
-    """Each of the two folds, with the other one."""
+    """Return pairs of each fold and the other fold."""
     return list(zip(folds, reversed(folds)))
 
 
 def unchecked_texts(folds: Sequence[Fold]) -> list[AnsweredText]:
-    """The unchecked texts of both folds, in the order of the folds."""
+    """Return the unchecked texts of all folds, in the order of the folds."""
     return [text for fold in folds for text in fold.unchecked]
 
 
 def assign_to_folds(texts: Sequence[AnsweredText]) -> Ints1d:
-    """Divide texts into two folds, with equal texts in the same fold. Shape: (texts,)"""
+    """Assign texts to two folds, with identical texts in the same fold. Shape: (texts,)"""
     return assign_folds(number_texts(text.doc for text in texts), N_FOLDS, seed=0)
 
 
 def select(texts: Sequence[AnsweredText], mask: Array1d) -> list[AnsweredText]:
-    """The texts where a mask is True. Shape: (texts,)"""
+    """Return the texts for which the mask is True. Shape: (texts,)"""
     return list(compress(texts, mask))
 
 
 def copies_for(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
-    """Copy docs, for a model to predict."""
+    """Copy docs without annotation, to be predicted by a model."""
     return [copy_without_annotation(doc, model.nlp.vocab, sentences=True) for doc in docs]
 
 
 def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
-    """The docs of texts."""
+    """Return the docs of texts."""
     return [text.doc for text in texts]
 
 
 def score_methods(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[MethodScores]:
-    """Score the predictions of the folds of each method together, and compare each method with the
-    channel by the paired bootstrap over docs."""
+    """Score the predictions of each method over all folds, and compare each method with the channel
+    by a paired bootstrap over docs."""
     counts_of_methods: list[Floats2d] = []
     for of_folds in predictions.values():
         counts_of_methods.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
@@ -412,7 +426,8 @@ def score_methods(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[M
 
 
 def count_by_doc(dev: DevPredictions) -> Floats2d:
-    """Count the correct, wrong and missed entities of each doc. Shape: (docs, 3)"""
+    """Count the true positives, false positives and false negatives of each doc.
+    Shape: (docs, 3)"""
     predicted = predict_best(dev)
     correct = predicted.entities.select(predicted.is_correct)
     tp = dev.count_in_docs(correct)
@@ -422,25 +437,25 @@ def count_by_doc(dev: DevPredictions) -> Floats2d:
 
 
 def stack_f(counts: FloatsXd) -> FloatsXd:
-    """F of sums of counts. Shape: (..., 3) to (1, ...)"""
+    """Compute the F-score from summed counts. Shape: (..., 3) to (1, ...)"""
     tp, fp, fn = numpy.moveaxis(counts, -1, 0)
     return f_score(tp, fp, fn)[None]
 
 
 def choose_method(methods: Sequence[MethodScores]) -> MethodScores:
-    """Choose a method: the channel, unless another method has a higher F by more than chance. Of
-    several such methods, the one with the highest F."""
+    """Choose the noise channel, unless another method has a significantly higher F-score. If
+    several methods do, choose the one with the highest F-score."""
     (channel,) = (method for method in methods if method.name == CHANNEL)
     better = [method for method in methods if method.lead.value > 0 and method.lead.p < MOST_P]
     return max(better, key=lambda method: method.f_score, default=channel)
 
 
 def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d) -> list[Batch]:
-    """Compute the posterior of texts given their answers, with weights: see `evidence_weights`.
+    """Compute the weighted posterior of texts given their answers: see `evidence_weights`.
 
     batches (Iterable[Batch]): The texts.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
-    weights (Floats1d): The weights of the model and of the annotators. Shape: (J + 1,)
+    weights (Floats1d): The weights of the model and of each annotator. Shape: (J + 1,)
     RETURNS (list[Batch]): The texts, with the scores of the posterior.
     """
     posteriors: list[Batch] = []
@@ -451,7 +466,8 @@ def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1
 
 
 def soft_docs(texts: Sequence[AnsweredText], posteriors: Iterable[Batch]) -> list[Doc]:
-    """Copy texts, with soft targets. The posteriors are of the same texts in the same order."""
+    """Copy texts, and add soft targets computed from their posteriors, which are in the same
+    order."""
     docs = [copy_without_annotation(text.doc, sentences=True) for text in texts]
     remaining = iter(docs)
     for posterior in posteriors:

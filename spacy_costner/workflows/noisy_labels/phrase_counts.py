@@ -10,21 +10,20 @@ from spacy.vocab import Vocab
 from ...pipeline.scorers import Entity, as_entity
 
 Phrase = tuple[str, ...]
-"""The words of tokens that follow each other."""
+"""The words of consecutive tokens."""
 
 
 def count_annotations(
     phrases: Collection[Phrase], docs: Iterable[Doc]
 ) -> Counter[tuple[Phrase, str]]:
-    """Count how often each phrase is annotated as an entity of each label in docs.
+    """Count how often each phrase is annotated as an entity of each label.
 
     phrases (Collection[Phrase]): The phrases.
-    docs (Iterable[Doc]): The docs.
-    RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. Occurrences
-        where the phrase as a whole is not an entity, though a part of it may be one, have the
-        label "".
+    docs (Iterable[Doc]): The annotated docs.
+    RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. The label is "" for
+        occurrences where the whole phrase isn't an entity, even if a part of it is.
     """
-    # The matcher compares the texts of tokens, so it needs no vocab in common with the docs.
+    # The matcher compares token texts, so it doesn't need to share a vocab with the docs.
     vocab = Vocab()
     matcher = PhraseMatcher(vocab)
     matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
@@ -38,10 +37,10 @@ def count_annotations(
 
 
 def words_between(doc: Doc, begin: int, end: int) -> Phrase:
-    """The words of the tokens of a doc from `begin` to `end` (exclusive)."""
+    """Return the words of a doc from token `begin` to `end` (exclusive)."""
     return tuple(token.text for token in doc[begin:end])
 
 
 def label_by_span(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
-    """A dictionary from (begin, end) of each entity to its label."""
+    """Return a dictionary that maps (begin, end) of each entity to its label."""
     return {(begin, end): label for begin, end, label in entities}

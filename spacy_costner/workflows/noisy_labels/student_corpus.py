@@ -1,4 +1,4 @@
-"""The training corpus of a student, made from the predictions of its teachers."""
+"""Create the training corpus of a student from the predictions of its teachers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,19 +16,19 @@ from .teachers import DOCS_PER_FILE, entities_of, read_scores, save_docs
 
 
 class EntityCounts(NamedTuple):
-    """The predicted entities of an answer."""
+    """The number of predicted entities in an answer."""
 
-    n_sure: int  # those that stay
-    n_missing: int  # those that became missing annotation, as their confidence is too low
+    n_sure: int  # entities that are kept
+    n_missing: int  # entities replaced with missing annotation because of a low confidence
 
 
 class CorpusCounts(NamedTuple):
     """The counts of a corpus of answers."""
 
     n_docs: int
-    n_entities: int  # those to learn from
-    n_missing: int  # those that became missing annotation, as their confidence is too low
-    n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
+    n_entities: int  # entities to train on
+    n_missing: int  # entities replaced with missing annotation because of a low confidence
+    n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
 
 
 def save_corpus(
@@ -36,16 +36,16 @@ def save_corpus(
 ) -> CorpusCounts:
     """Save the answers of teachers as a training corpus.
 
-    folder (Path): The folder of the corpus. The corpus of an earlier run in it is removed.
-    docs (Iterable[Doc]): The answers.
-    min_confidence (float): Annotation with a lower confidence becomes missing.
-    outside_words (set[str] | None): The words that are outside of entities, for incomplete answers.
-        None: the teachers find all entities.
-    RETURNS (CorpusCounts): The numbers of docs, of entities, of entities that are left out as
-        uncertain, and of tokens that are left out because incomplete answers don't show whether
-        they are outside.
-    RAISES (ValueError): If there are no answers; if `outside_words` is empty, so that nothing would
-        be outside; or if there is a `min_confidence`, and all confidences are 1.
+    folder (Path): The folder of the corpus. The corpus of an earlier run is removed.
+    docs (Iterable[Doc]): The answers. Their entities are modified in place.
+    min_confidence (float): The minimum confidence. Annotation with a lower confidence is set to
+        missing.
+    outside_words (set[str] | None): The words that are outside of entities if answers are
+        incomplete. None if the teachers find all entities.
+    RETURNS (CorpusCounts): The number of docs and entities, and the number of entities and tokens
+        set to missing annotation.
+    RAISES (ValueError): If there are no answers, if `outside_words` is empty, or if
+        `min_confidence` is set and all confidences are 1.
     """
     remove_corpus(folder)
     n_docs = 0
@@ -84,8 +84,8 @@ def remove_corpus(folder: Path) -> None:
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
-    """Add annotated docs to a training corpus. In training each counts `weight` times as much as an
-    answer of the teachers."""
+    """Add annotated docs to a training corpus. `weight` is the weight of each doc in training,
+    relative to an answer of the teachers."""
     gold = list(docs)
     for doc in gold:
         doc.user_data[WEIGHT] = weight
@@ -93,15 +93,14 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
-    """Replace the uncertain annotation of a teacher with missing annotation, from which a student
-    learns nothing. The doc is changed.
+    """Replace uncertain annotation with missing annotation, so that the student doesn't learn from
+    it. The doc is modified in place.
 
-    The annotation of a token is missing in two cases. It is in a predicted entity whose confidence
-    is below `min_confidence`. Or it is in a likely entity that the teacher doesn't predict, and
-    whose absence has a confidence below `min_confidence`. Tokens of the entities that stay keep
-    their annotation.
+    Annotation is set to missing for the tokens of predicted entities with a confidence below
+    `min_confidence`, and of likely entities that are not predicted, if the confidence in their
+    absence is below `min_confidence`. The tokens of entities that are kept are not changed.
 
-    RETURNS (EntityCounts): The numbers of predicted entities that stay, and that don't.
+    RETURNS (EntityCounts): The numbers of predicted entities that are kept and removed.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)
@@ -117,7 +116,7 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
         if entity not in predicted and score > 1 - min_confidence:
             unsure.append(entity)
 
-    missing = doc.to_array("ENT_IOB") == MISSING  # whether the annotation of each token is
+    missing = doc.to_array("ENT_IOB") == MISSING  # whether the annotation of each token is missing
     for begin, end, _ in unsure:
         missing[begin:end] = True
     for begin, end, _ in sure:

@@ -15,8 +15,8 @@ from .teachers import ask_teachers
 
 
 class Evaluation(NamedTuple):
-    """A teacher, all teachers, or the student, on the dev corpus: scores, speed of the whole
-    pipeline, and size of its files."""
+    """The evaluation of a teacher, all teachers or the student on the development corpus: scores,
+    speed of the whole pipeline, and size on disk."""
 
     name: str
     precision: float
@@ -32,18 +32,19 @@ def evaluate_all(
     student: Language,
     dev_corpus: Corpus,
 ) -> list[Evaluation]:
-    """Evaluate each teacher, all of them together if there are several, and the student, on the dev
-    corpus of the student's config.
+    """Evaluate each teacher, the combination of several teachers, and the student on the
+    development corpus of the student's config.
 
-    teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
-    pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
-    student (Language): The student as it was saved and loaded, so that its size and speed are those
-        that you will have.
+    teachers (Sequence[str]): The names or folders of the teachers. Empty if answers were read from
+        a file.
+    pipelines (Sequence[Language]): The teachers loaded by `load_teacher`.
+    student (Language): The student, loaded from disk to measure its size and speed.
     dev_corpus (Corpus): The development corpus.
+    RETURNS (list[Evaluation]): The evaluations of the teachers, all teachers, and the student.
     """
     rows: list[Evaluation] = []
-    # Teachers are loaded again to measure their speed: the teachers in `pipelines` are slower, as
-    # they compute the probabilities of alternatives, too.
+    # Load the teachers again to measure their speed. The teachers in `pipelines` are slower,
+    # because they also compute the probabilities of alternatives.
     for name in teachers:
         rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
     if len(rows) > 1:
@@ -55,9 +56,10 @@ def evaluate_all(
 def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
     """Evaluate a pipeline that was loaded from disk, and measure its speed and size.
 
-    name (str): The name that its row gets.
+    name (str): The name to use in the results.
     nlp (Language): The pipeline.
-    corpus (Corpus): Reads the examples.
+    corpus (Corpus): The evaluation corpus.
+    RETURNS (Evaluation): The scores, speed and size.
     """
     examples = list(corpus(nlp))
     start = perf_counter()
@@ -75,14 +77,15 @@ def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
 def evaluate_together(
     teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
 ) -> Evaluation:
-    """Evaluate what teachers predict together. They run one after another, so their seconds and
-    megabytes add up.
+    """Evaluate the combined predictions of teachers. The teachers run one after another, so the
+    time per token and size are summed.
 
-    teachers (Sequence[Language]): The teachers, which write probabilities: see `load_teacher`.
-    rows (Sequence[Evaluation]): The row of each, with its speed and size.
-    corpus (Corpus): Reads the examples.
+    teachers (Sequence[Language]): The teachers, which must write probabilities: see `load_teacher`.
+    rows (Sequence[Evaluation]): The evaluation of each teacher, for speed and size.
+    corpus (Corpus): The evaluation corpus.
+    RETURNS (Evaluation): The scores, speed and size.
     """
-    examples = list(corpus(teachers[0]))  # tokenized as in `save_answers`
+    examples = list(corpus(teachers[0]))  # tokenized by the first teacher, as in `save_answers`
     docs = ask_teachers(teachers, [eg.predicted for eg in examples])
     precision, recall, f_score = score_ents(docs, examples)
     seconds_per_token = 0.0
@@ -102,8 +105,8 @@ class EntityScores(NamedTuple):
 
 
 def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> EntityScores:
-    """Score the entities of docs against the references of examples. The scores are 0 if nothing is
-    annotated."""
+    """Evaluate the entities of docs against the references of examples. The scores are 0 if there
+    is no annotation."""
     predicted_examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     scores = get_ner_prf(predicted_examples)
     return EntityScores(

@@ -1,11 +1,10 @@
-"""Rank the places of a corpus by how probably their annotation is wrong.
+"""Rank the spans of a corpus by how likely their annotation is wrong.
 
-A place is a few tokens with the entities that are annotated there (none, one or several). The
-suggestion is the best alternative to them, by the probabilities of the model. A place with its
-suggestion is a suspect.
+A suspect is a span together with a suggestion. The span may contain several annotated entities,
+one, or none. The suggestion is the best alternative annotation according to the model.
 
-In this file an entity is (begin, end, label): its first token, the one after its last, its label.
-The span of several entities goes from the first token of any of them to the one after the last.
+In this module, an entity is a tuple (begin, end, label), where `end` is exclusive. The span of
+several entities extends from the first token of any entity to the last token of any entity.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,44 +32,45 @@ from ..reports.mistakes import (
 from .phrase_counts import Phrase, count_annotations, label_by_span, words_between
 
 SUSPECT_KINDS = (WRONG_LABEL, WRONG_BOUNDARY, MISSING_ENTITY, SPURIOUS_ENTITY)
-"""The kinds of mistakes in annotation: see `kind_of_suspect`."""
+"""The kinds of annotation mistakes: see `kind_of_suspect`."""
 
 MISSING_ODDS = 2.0
-"""How much more often annotators overlook an entity than they make another mistake, if the model
-gives both the same probabilities. Chosen on made-up mistakes: see docs/audit.md."""
+"""How many times more likely annotators are to miss an entity than to make another mistake, given
+the same model probabilities. Chosen on synthetic mistakes: see docs/audit.md."""
 
 SMOOTHING = 0.2
-"""This is added to probabilities before the logarithm. With a lower value, more of the mistakes are
-found that were put in at random; with a higher one, more of those that annotators make. It was
-chosen on both: see docs/audit.md."""
+"""The value added to probabilities before taking the logarithm. Lower values find more of the
+mistakes that were inserted at random, higher values more of the mistakes that annotators make. The
+value is a compromise: see docs/audit.md."""
 
 PROBABLE = 0.5
-"""Entities with a higher probability are suggested next to the best alternative of their place.
-They don't overlap, as of overlapping entities only one can be more probable than this."""
+"""Entities with a higher probability are suggested along with the best alternative for their span.
+They don't overlap, because at most one of several overlapping entities can be more probable than
+this."""
 
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
-"""Maps the true and the annotated entities of a place to the cost of that mistake."""
+"""Maps the true and the annotated entities of a span to the cost of the mistake."""
 
 
 class Suspect(NamedTuple):
-    """A place whose annotation may be wrong. Tokens of its entities are counted from the first one
-    of the doc."""
+    """A span whose annotation may be wrong. Token indices of its entities are relative to the
+    doc."""
 
     doc: int  # the index of the doc
-    kind: str  # one of `SUSPECT_KINDS`: what the mistake is if the suggestion is right
+    kind: str  # one of `SUSPECT_KINDS`: the mistake if the suggestion is right
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
-    annotated: list[Entity]  # the annotated entities of the place
-    suggested: list[Entity]  # the entities that the place has if the suggestion is right
-    # The two probabilities that the score compares. Each is the probability of a single entity,
-    # even if the place has several, or of "no entity": see `Comparison`.
+    annotated: list[Entity]  # the annotated entities in the span
+    suggested: list[Entity]  # the entities in the span if the suggestion is right
+    # The two probabilities compared by the score. Each is the probability of a single entity, even
+    # if the span contains several, or of "no entity": see `Comparison`.
     prob_annotated: float
     prob_suggested: float
-    as_annotated: int = 0  # how often other places have the same words with the same annotation
-    as_suggested: int = 0  # how often other places have the same words annotated as suggested
+    as_annotated: int = 0  # how often the words have the same annotation elsewhere
+    as_suggested: int = 0  # how often the words have the suggested annotation elsewhere
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first token and the one after the last."""
+        """The index of the first token, and of the token after the last."""
         return covering_span((self.annotated, self.suggested))
 
     @property
@@ -80,16 +80,17 @@ class Suspect(NamedTuple):
 
     @property
     def is_inconsistent(self) -> bool:
-        """Whether the words are annotated elsewhere as suggested more often than as here."""
+        """Whether the words have the suggested annotation elsewhere more often than the current
+        one."""
         return self.as_suggested > self.as_annotated
 
 
 class Comparison(NamedTuple):
-    """An annotated entity and one alternative to it. Either of them may be "no entity". Tokens are
-    counted over all docs of a fold."""
+    """An annotated entity and one alternative. Either of them may be "no entity". Token indices are
+    relative to the fold, whose docs are concatenated."""
 
-    annotated: list[Entity]  # the annotated entity, or empty for none
-    alternative: list[Entity]  # the alternative, which overlaps it, or empty for none
+    annotated: list[Entity]  # the annotated entity; empty for "no entity"
+    alternative: list[Entity]  # the overlapping alternative; empty for "no entity"
     prob_annotated: float
     prob_alternative: float
 
@@ -97,19 +98,20 @@ class Comparison(NamedTuple):
 def rank(
     folds: Sequence[Fold], docs: Sequence[Doc], cost: MistakeCost | None = None
 ) -> list[Suspect]:
-    """Find the best alternative of each place, and sort the places by its score, the most probable
-    mistakes first. Of places that overlap, only the one with the highest score is kept.
+    """Find the best alternative for each span, and sort the spans by score, the most probable
+    mistakes first. If suspects overlap, only the one with the highest score is kept.
 
         score = log(c(b, a) p(b) + SMOOTHING) - log(c(a, b) p(a) + SMOOTHING)
 
-    Here a is the annotation and b the alternative. c(b, a) is the cost of annotating a where b is
-    right, divided by the mean cost in the fold; without costs it is 1. p is the probability that
-    exactly these tokens are an entity with this label or, for "no entity", that none of them is in
-    one. If no entity is annotated, log MISSING_ODDS is added.
+    Here, a is the annotation and b the alternative. c(b, a) is the cost of annotating a if b is
+    right, divided by the mean cost in the fold, or 1 if there are no costs. p is the probability
+    that exactly these tokens form an entity with this label. For "no entity", it is the probability
+    that none of the tokens is in an entity. If no entity is annotated, log MISSING_ODDS is added.
 
-    folds (Sequence[Fold]): The predicted folds.
+    folds (Sequence[Fold]): The folds with their predictions.
     docs (Sequence[Doc]): The docs of all folds.
-    cost (MistakeCost | None): What a mistake costs. None: all mistakes cost the same.
+    cost (MistakeCost | None): The cost function. If None, all mistakes have the same cost.
+    RETURNS (list[Suspect]): The suspects, sorted by score.
     """
     suspects: list[Suspect] = []
     for fold in folds:
@@ -119,18 +121,19 @@ def rank(
 
 
 def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
-    """Find the suspects of a fold, those with the highest score first. A suspect that overlaps an
-    earlier one is left out. For the score see `rank`.
+    """Find the suspects of a fold, in descending order of score. A suspect that overlaps an earlier
+    one is skipped. See `rank` for the score.
 
-    fold (Fold): The predicted fold.
-    cost (MistakeCost | None): What a mistake costs. None: all mistakes cost the same.
+    fold (Fold): The fold with its predictions.
+    cost (MistakeCost | None): The cost function. If None, all mistakes have the same cost.
     YIELDS (Suspect): The suspects.
     """
-    # Compare annotated entities with likely ones, all that overlap, and score each comparison.
+    # Compare the annotated entities with all likely entities that overlap them, and score each
+    # comparison.
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
     likely, probs = posterior.likely_entities(LEAST_PROB)
-    # Where nobody has annotated, there is no annotation to be wrong.
+    # Ignore tokens without annotation, because there is no annotation that could be wrong.
     is_counted = fold.dev.are_counted(likely)
     likely = likely.select(is_counted)
     probs = probs[is_counted]
@@ -139,7 +142,8 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
 
     gold = list_entities(fold.dev.gold, labels)
     probable = list_entities(likely.select(probs > PROBABLE), labels)
-    # The first token of each doc of the fold, and the number of all tokens. Shape: (D + 1,)
+    # The first token of each doc in the fold, followed by the total number of tokens.
+    # Shape: (D + 1,)
     doc_starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
     n_tokens = doc_starts[-1]
     is_in_place = numpy.zeros(n_tokens, dtype=bool)  # whether a token is in an earlier suspect
@@ -147,20 +151,20 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     for i in highest_first:
         comparison = comparisons[i]
         alternative = comparison.alternative
-        # The alternative replaces all annotated entities that it overlaps, not only the one that it
-        # was compared with. So the place has the tokens of all of them.
+        # The alternative replaces all annotated entities that it overlaps, not only the one in this
+        # comparison, so the span covers all of them.
         annotated = entities_between(gold, *covering_span((comparison.annotated, alternative)))
         begin, end = covering_span((annotated, alternative))
         if is_in_place[begin:end].any():
             continue
         is_in_place[begin:end] = True
 
-        # If the alternative is "no entity", none is suggested. If nothing is annotated, the place
-        # has only the tokens of the alternative, so there is no room for others.
+        # If the alternative is "no entity", nothing is suggested. If nothing is annotated, the span
+        # only contains the alternative, so there is no room for other entities.
         suggested = alternative
         if comparison.annotated and alternative:
             suggested = add_within(alternative, probable, begin, end)
-        # The doc of the place is the last one that starts at its first token or before.
+        # Find the last doc that starts at or before the first token of the span.
         doc_in_fold = bisect_right(doc_starts, begin) - 1
         doc_start = doc_starts[doc_in_fold]
         yield Suspect(
@@ -177,21 +181,22 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
 def compare_annotation(
     posterior: Posterior, gold: Entities, likely: Entities, likely_probs: Floats1d
 ) -> list[Comparison]:
-    """Compare the annotation of a fold with all alternatives. Comparisons are of three kinds:
+    """Compare the annotation of a fold with all alternatives. There are three kinds of comparisons:
 
-    - an annotated entity is compared with no entity;
-    - an annotated entity is compared with each likely one that overlaps it;
-    - no entity is compared with each likely one that overlaps no annotated entity.
+    - an annotated entity with "no entity";
+    - an annotated entity with each likely entity that overlaps it;
+    - "no entity" with each likely entity that doesn't overlap an annotated entity.
 
-    posterior (Posterior): The posterior of the docs of the fold.
+    posterior (Posterior): The posterior of the docs in the fold.
     gold (Entities): The annotated entities.
-    likely (Entities): The E entities with a probability of at least `LEAST_PROB`, on annotated
-        tokens.
-    likely_probs (Floats1d): Their probabilities. Shape: (E,)
+    likely (Entities): The E entities on annotated tokens with a probability of at least
+        `LEAST_PROB`.
+    likely_probs (Floats1d): The probabilities of the likely entities. Shape: (E,)
+    RETURNS (list[Comparison]): The comparisons.
     """
     annotated = list_entities(gold, posterior.tags.labels)
     prob_of_annotated = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
-    # The probability of no entity: that all tokens of an annotated or likely entity are O
+    # The probability of "no entity", i.e. that all tokens of the annotated or likely entity are O
     no_entity_probs_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
     no_entity_probs_likely = posterior.outside_probs(likely.begin, likely.end).tolist()
 
@@ -234,23 +239,22 @@ def compare_annotation(
 
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
-    """The score of each comparison: the smoothed log odds of the alternative against the
-    annotation. With a cost, both probabilities are first multiplied by what the mistake would cost.
-    Where nothing is annotated the score is raised, as annotators overlook entities more often than
-    they make other mistakes. For the formula see `rank`.
+    """Compute the score of each comparison: the smoothed log odds of the alternative against the
+    annotation. If there is a cost function, both probabilities are first multiplied by the cost of
+    the mistake. If nothing is annotated, the score is increased, because annotators are more likely
+    to miss an entity than to make another mistake. See `rank` for the formula.
 
     RETURNS (Floats1d): The scores. Shape: (C,)
     """
-    # For each comparison a number for the annotation and a number for the alternative
+    # Pairs of values for the annotation and the alternative
     pairs_of_probs: list[tuple[float, float]] = []
     pairs_of_costs: list[tuple[float, float]] = []
     has_annotated = numpy.zeros(len(comparisons), dtype=bool)
     for i, (annotated, alternative, prob_annotated, prob_alternative) in enumerate(comparisons):
-        has_annotated[i] = bool(annotated)  # `annotated` is a list of entities.
+        has_annotated[i] = bool(annotated)  # whether the list is not empty
         pairs_of_probs.append((prob_annotated, prob_alternative))
         if cost is not None:
-            # If the annotation is right, the mistake would be the alternative, and the other way
-            # round.
+            # If the annotation is right, the alternative would be the mistake, and vice versa.
             cost_if_annotated = cost(annotated, alternative)
             cost_if_alternative = cost(alternative, annotated)
             pairs_of_costs.append((cost_if_annotated, cost_if_alternative))
@@ -258,8 +262,8 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
     weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2), also if C = 0
     if pairs_of_costs:
         costs = numpy.asarray(pairs_of_costs)
-        # Costs are divided by their mean, so that `SMOOTHING` matters as much in any unit of costs.
-        # If all of them are 0, they stay 0.
+        # Divide costs by their mean, so that the effect of `SMOOTHING` doesn't depend on the unit
+        # of costs. If all costs are 0, they stay 0.
         weights *= costs / max(costs.mean(), 1e-12)
     log_weights = numpy.log(weights + SMOOTHING)
     scores = log_weights[:, 1] - log_weights[:, 0]
@@ -270,12 +274,13 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
 def add_within(
     suggested: list[Entity], probable: list[Entity], begin: int, end: int
 ) -> list[Entity]:
-    """Add the probable entities of a place to those that are suggested there, if they overlap none
-    of them. Otherwise a suggestion that splits an entity, say, would have only one of its parts.
+    """Add the probable entities within a span to its suggested entities, unless they overlap.
+    Otherwise, if a suggestion splits an annotated entity, only one of the parts would be suggested.
 
-    suggested (list[Entity]): The suggested entities, in order. The list isn't changed.
+    suggested (list[Entity]): The suggested entities, in order. The list isn't modified.
     probable (list[Entity]): All probable entities of the fold, in order.
-    begin, end (int): The first token of the place, and the one after its last.
+    begin, end (int): The first token of the span, and the token after the last.
+    RETURNS (list[Entity]): The suggested and the added entities, in order.
     """
     complete = suggested
     for entity in entities_between(probable, begin, end):
@@ -287,13 +292,14 @@ def add_within(
 
 
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
-    """Name the kind of mistake that the annotation of a place has if the suggestion is right: one
-    of `SUSPECT_KINDS`. A place where label and boundary are both wrong counts as a wrong boundary.
+    """Return the kind of mistake in the annotation of a span if the suggestion is right: one of
+    `SUSPECT_KINDS`. If label and boundary are both wrong, it counts as a wrong boundary.
 
-    suggested (Sequence[Entity]): The suggested entities of the place.
-    annotated (Sequence[Entity]): Its annotated entities.
+    suggested (Sequence[Entity]): The suggested entities in the span.
+    annotated (Sequence[Entity]): The annotated entities in the span.
+    RETURNS (str): The kind.
     """
-    # `kind_of_mistake` compares gold with predicted entities. Here the suggestion counts as gold.
+    # `kind_of_mistake` compares gold and predicted entities. Here, the suggestion counts as gold.
     kind = kind_of_mistake(suggested, annotated)
     if kind == LABEL_AND_BOUNDARY:
         return WRONG_BOUNDARY
@@ -301,26 +307,28 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """Move entities by a number of tokens: to the right, or to the left if it is negative."""
+    """Shift entities by a number of tokens: to the right, or to the left if it is negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
 def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
-    """The entities that have a token in the range from `begin` to `end` (exclusive).
+    """Return the entities with at least one token from `begin` to `end` (exclusive).
 
-    entities (list[Entity]): Entities in order that don't overlap.
+    entities (list[Entity]): Entities in order, without overlap.
+    begin, end (int): The first token of the range, and the token after the last.
     """
-    # As they don't overlap, their begins and their ends ascend. So the first of them is the first
-    # that ends after `begin`, and the last is the last that begins before `end`.
+    # Entities that don't overlap are sorted by both begin and end. The first match is the first
+    # entity that ends after `begin`, and the last match is the last entity that begins before
+    # `end`.
     first_entity = bisect_right(entities, begin, key=lambda entity: entity[1])
     after_last = bisect_left(entities, end, key=lambda entity: entity[0])
     return entities[first_entity:after_last]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
-    """Fill in how often the words of each suspect occur elsewhere in the corpus with the same
-    annotation, and with the suggested one. These are the words of the first entity in which
-    annotation and suggestion differ: see `find_changed_span`."""
+    """Add counts to the suspects: how often their words have the current and the suggested
+    annotation elsewhere in the corpus. The words are those of the first entity that differs between
+    annotation and suggestion: see `find_changed_span`."""
     changed_spans = [find_changed_span(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
     for suspect, (begin, end) in zip(suspects, changed_spans):
@@ -333,7 +341,7 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
         suggested_label = label_by_span(suspect.suggested).get(changed_span, "")
         counted_suspects.append(
             suspect._replace(
-                as_annotated=counts[words, annotated_label] - 1,  # the place itself doesn't count
+                as_annotated=counts[words, annotated_label] - 1,  # excluding the suspect itself
                 as_suggested=counts[words, suggested_label],
             )
         )
@@ -341,8 +349,11 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
 
 
 def find_changed_span(suspect: Suspect) -> tuple[int, int]:
-    """The span of the first suggested entity that isn't annotated or, without one, of the first
-    annotated entity that isn't suggested: its first token, and the one after its last."""
+    """Return the span of the first suggested entity that isn't annotated or, if there is none, of
+    the first annotated entity that isn't suggested.
+
+    RETURNS (tuple[int, int]): The first token, and the token after the last.
+    """
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
     differing = suggested - annotated
@@ -353,16 +364,17 @@ def find_changed_span(suspect: Suspect) -> tuple[int, int]:
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """Make a function that computes the cost of a mistake: the sum of the costs of the tags of all
-    tokens of its place.
+    """Create a function that computes the cost of a mistake: the sum of the costs of the tags of
+    all tokens in its span.
 
     table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
     tags (Tags): The tags of the table.
+    RETURNS (MistakeCost): The cost function.
     """
 
     def encode(entities: Sequence[Entity], begin: int, end: int) -> list[int]:
-        """The tags of the tokens from `begin` to `end` (exclusive), if they have these entities."""
-        # Tokens are counted from the first one of the place.
+        """Encode entities as the tags of the tokens from `begin` to `end` (exclusive)."""
+        # Token indices relative to the span
         begins = [entity_begin - begin for entity_begin, _, _ in entities]
         ends = [entity_end - begin for _, entity_end, _ in entities]
         labels = [tags.labels.index(label) for _, _, label in entities]
@@ -374,7 +386,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
         return tags.encode(entities_of_place, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
-        """The cost of a place that has the annotated entities instead of the true ones."""
+        """Compute the cost of annotating these entities instead of the true ones."""
         begin, end = covering_span((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)

@@ -1,7 +1,7 @@
-"""Predict texts with teachers, and read predictions that anything has made.
+"""Annotate texts with teachers, and read predictions from other sources.
 
-The prediction for a text has entities, and in `doc.spans` the confidence of each likely entity.
-With soft targets it also has the distribution of the teachers over tags.
+The prediction for a text contains entities and, in `doc.spans`, the confidence of each likely
+entity. With soft targets, it also contains the teachers' distribution over tags.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,20 +31,20 @@ from ..config.loading import check_is_pipeline
 from ..result_cache import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
-"""The key in `doc.spans` of the likely entities of an answer, with their confidence."""
+"""The key in `doc.spans` for the likely entities of an answer and their confidence."""
 
 MIN_PROB = 0.05
-"""Entities that a teacher doesn't predict are likely from this probability on."""
+"""The minimum probability of likely entities that a teacher doesn't predict."""
 
 DOCS_PER_FILE = 250
-"""The docs of a file of answers."""
+"""The number of docs in each file of answers."""
 
 
 def load_teacher(name: str | Path) -> Language:
-    """Load a teacher. Our components in it write the probability of each predicted and each likely
-    entity to docs: see `MIN_PROB`.
+    """Load a teacher. Its cost-sensitive components are set up to write the probability of each
+    predicted and each likely entity to the docs: see `MIN_PROB`.
 
-    RAISES (ValueError): If one of them writes to `doc.spans`, and not to `doc.ents`.
+    RAISES (ValueError): If one of these components writes to `doc.spans` instead of `doc.ents`.
     """
     check_is_pipeline(name)
     nlp = load_model(name)
@@ -64,19 +64,19 @@ def save_answers(
     soft: bool = False,
     reading: ReadOptions = DEFAULTS,
 ) -> Iterator[Doc]:
-    """Have teachers annotate texts, and save their answers: a file for each `DOCS_PER_FILE` docs,
-    in a folder with the fingerprint of teachers and text. If an earlier run has saved a file, it is
-    read, and the teachers don't run again.
+    """Annotate texts with teachers, and save their answers in files of `DOCS_PER_FILE` docs. The
+    name of the folder contains a fingerprint of the teachers and texts. Files that were saved by an
+    earlier run are read, and their texts are not annotated again.
 
     teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
     vocab (Vocab): The vocab of the answers.
-    raw_paths (Sequence[Path]): The files of the texts.
-    output_path (Path): The parent of the folder of answers.
-    soft (bool): Whether answers have soft targets.
-    reading (ReadOptions): How to read the texts.
+    raw_paths (Sequence[Path]): The text files.
+    output_path (Path): The parent folder of the folder of answers.
+    soft (bool): Whether to add soft targets to the answers.
+    reading (ReadOptions): The options for reading the texts.
     YIELDS (Doc): The answers.
-    RAISES (ValueError): If answers are to have soft targets, and a teacher can't compute them, or
-        teachers have different labels; if a teacher merges or splits tokens; if a text can't be
+    RAISES (ValueError): If soft targets are requested and a teacher can't compute them, or the
+        teachers have different labels; if a teacher merges or splits tokens; or if a text can't be
         read.
     """
     if soft:
@@ -86,7 +86,7 @@ def save_answers(
             raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     teacher_paths = [str(teacher.path) for teacher in teachers]
     text_paths = [str(path) for path in raw_paths]
-    # The fingerprint also changes with the content of the files under these paths.
+    # The fingerprint also depends on the contents of the files at these paths.
     key = fingerprint(teacher_paths, text_paths, soft, *reading.settings().items())
     folder = output_path / f"answers-{key[:12]}"
     texts = chain.from_iterable(read_texts(teachers[0], path, reading) for path in raw_paths)
@@ -99,9 +99,10 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The cost_sensitive_ner of a teacher, which can compute a distribution over paths of tags.
+    """Return the cost_sensitive_ner component of a teacher. It can compute a distribution over tag
+    paths.
 
-    RAISES (ValueError): If it doesn't have exactly one.
+    RAISES (ValueError): If the pipeline doesn't have exactly one such component.
     """
     pipes = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if len(pipes) != 1:
@@ -115,19 +116,19 @@ def chain_of(nlp: Language) -> CostSensitiveNER:
 def ask_teachers(
     teachers: Sequence[Language], docs: Sequence[Doc], *, soft: bool = False
 ) -> list[Doc]:
-    """Have teachers annotate docs, whose own annotation is not used.
+    """Annotate docs with teachers. Existing annotation in the docs is ignored.
 
     teachers (Sequence[Language]): The teachers.
-    docs (Sequence[Doc]): The docs. They don't change.
-    soft (bool): Whether to compute soft targets: of several teachers, the mean distribution.
-    RETURNS (list[Doc]): The answers. They have the entities that the teacher predicts or, of
-        several teachers, those whose mean probability is above one half. `read_scores` reads the
-        probabilities.
+    docs (Sequence[Doc]): The docs. They are not modified.
+    soft (bool): Whether to compute soft targets: the mean distribution of all teachers.
+    RETURNS (list[Doc]): The answers. Their entities are the predictions of a single teacher or,
+        with several teachers, all entities with a mean probability above 0.5. Use `read_scores` to
+        read the probabilities.
     RAISES (ValueError): If a teacher merges or splits tokens.
     """
-    docs_of_teachers: list[list[Doc]] = []  # the docs as each teacher has predicted them
+    docs_of_teachers: list[list[Doc]] = []  # the predicted docs of each teacher
     for nlp in teachers:
-        # With the sentence starts and the metadata, as `spacy apply` gives docs to a pipeline
+        # Keep the sentence starts and the metadata, as `spacy apply` does.
         copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
         predicted = list(nlp.pipe(copies))
         check_tokens(docs, predicted)
@@ -149,14 +150,16 @@ def ask_teachers(
 def write_soft_targets(
     answers: Sequence[Doc], teachers: Sequence[Language], docs_of_teachers: Sequence[Sequence[Doc]]
 ) -> None:
-    """Write the mean distribution of teachers to their answers.
+    """Write the mean distribution of the teachers to their answers.
 
-    docs_of_teachers (Sequence[Sequence[Doc]]): The docs as each teacher has predicted them.
+    answers (Sequence[Doc]): The answers. They are modified.
+    teachers (Sequence[Language]): The teachers.
+    docs_of_teachers (Sequence[Sequence[Doc]]): The predicted docs of each teacher.
     """
     targets_of_teachers: list[Iterator[dict[str, Any]]] = []
     for nlp, docs in zip(teachers, docs_of_teachers):
         posterior = chain_of(nlp).posterior(docs)
-        # A doc is one sequence or, if the component cuts docs at sentences, several of them.
+        # A doc is one sequence, or several if the component splits docs into sentences.
         targets_of_docs = soft_targets.expectations(
             posterior.potentials, posterior.tags, posterior.doc_of_sequence
         )
@@ -166,9 +169,10 @@ def write_soft_targets(
 
 
 def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
-    """Check that a teacher has kept the tokens of docs: its entities are copied by their tokens.
+    """Check that a teacher didn't change the tokens of docs. Its entities are copied by token
+    index.
 
-    RAISES (ValueError): If it has merged or split some.
+    RAISES (ValueError): If it merged or split tokens.
     """
     for doc, predicted_doc in zip(docs, predicted):
         if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
@@ -179,15 +183,16 @@ def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
 
 
 def entities_of(doc: Doc) -> list[Entity]:
-    """The entities of a doc."""
+    """Return the entities of a doc."""
     return [as_entity(ent) for ent in doc.ents]
 
 
 def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
-    """Compute the mean confidence of each entity over teachers. A teacher that predicts an entity
-    without a score gives it the confidence 1. A teacher that doesn't find it likely gives it 0.
+    """Compute the mean confidence of each entity over all teachers. If a teacher predicts an entity
+    without a score, its confidence is 1. If the entity isn't likely according to a teacher, its
+    confidence is 0.
 
-    docs (Sequence[Doc]): The same doc as each teacher has predicted it.
+    docs (Sequence[Doc]): The predictions of each teacher for the same doc.
     RETURNS (dict[Entity, float]): The mean confidence by entity.
     """
     means: dict[Entity, float] = {}
@@ -200,8 +205,8 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
-    """Read the confidence of entities: from all groups of spans of a doc that have scores in their
-    `attrs`. spaCy's spancat, a cost_sensitive_ner and `write_scores` write such groups."""
+    """Read the confidence of entities from all span groups of a doc with scores in their `attrs`.
+    Such groups are written by spaCy's spancat, by cost_sensitive_ner and by `write_scores`."""
     scores: dict[Entity, float] = {}
     for group in doc.spans.values():
         scores_of_group = group.attrs.get("scores")
@@ -213,24 +218,26 @@ def read_scores(doc: Doc) -> dict[Entity, float]:
 
 
 def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
-    """Write the confidence of likely entities, which may overlap, to a doc. `read_scores` reads
-    it."""
+    """Write the confidence of likely entities, which may overlap, to a doc. Use `read_scores` to
+    read it."""
     spans = [Span(doc, *entity) for entity in scores]
     attrs = {"scores": list(scores.values())}
     doc.spans[SPANS_KEY] = SpanGroup(doc, name=SPANS_KEY, attrs=attrs, spans=spans)
 
 
 def majority(scores: dict[Entity, float]) -> list[Entity]:
-    """The entities that are more probable than not. They don't overlap: the probabilities of the
-    entities with the same token sum to 1 at most.
+    """Return the entities with a probability above 0.5. They don't overlap, because the
+    probabilities of all entities that contain the same token sum to at most 1.
 
     scores (dict[Entity, float]): The probability of each likely entity.
+    RETURNS (list[Entity]): The entities, the most probable first.
     """
     chosen_entities: list[Entity] = []
     most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
     for entity in most_probable_first:
         begin, end, _ = entity
-        # Of two overlapping entities with one half each, rounding may put both above one half.
+        # If two overlapping entities have a probability of 0.5 each, both may exceed 0.5 after
+        # rounding.
         is_free = True
         for chosen_begin, chosen_end, _ in chosen_entities:
             if begin < chosen_end and chosen_begin < end:
@@ -241,10 +248,13 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
 
 
 def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read answers from JSONL, as anything may have made them: see `readers.tasks`. A span may have
-    a score, from 0 to 1.
+    """Read answers from JSONL, which may come from any source: see `readers.tasks`. A span may have
+    a score from 0 to 1.
 
-    RAISES (CorpusError): If the file can't be read, or a score is no such number.
+    nlp (Language): The pipeline that tokenizes the texts.
+    path (Path): The JSONL file.
+    YIELDS (Doc): The answers. Empty docs are skipped.
+    RAISES (CorpusError): If the file can't be read, or a score isn't a number from 0 to 1.
     """
     context = Context(nlp, DEFAULTS, CorpusInfo())
     for place, task in read_tasks(path):
@@ -252,16 +262,16 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
         scores: dict[Entity, float] = {}
         for task_span in task.spans or ():
             score = task_span.extra.get("score", 1.0)
-            # A boolean is an int for `isinstance`.
+            # `isinstance` would also accept a bool as an int.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            # The entity of the doc doesn't have the whitespace at the ends of the span.
+            # Strip whitespace from both ends of the span, as in the entities of the doc.
             span_text = task.text[task_span.start : task_span.end]
             start = task_span.start + len(span_text) - len(span_text.lstrip())
             end = start + len(span_text.strip())
             span = doc.char_span(start, end, label=task_span.label)
-            # It is None if the span begins or ends within a token. Then `task_to_doc` has made its
-            # tokens missing annotation.
+            # The span is None if it begins or ends within a token. In this case, `task_to_doc` has
+            # set the annotation of its tokens to missing.
             if span is not None:
                 scores[as_entity(span)] = float(score)
         write_scores(doc, scores)
@@ -270,5 +280,5 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
 
 
 def save_docs(path: Path, docs: Iterable[Doc]) -> None:
-    """Save docs with their soft targets and weights, which are in their user data."""
+    """Save docs, including the soft targets and weights in their user data."""
     save_file(path, DocBin(docs=docs, store_user_data=True).to_disk)

@@ -1,1 +1,1 @@
-"""Report what a pipeline gets wrong, and explain why."""
+"""Report the mistakes of a pipeline, and explain its predictions."""

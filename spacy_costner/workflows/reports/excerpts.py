@@ -1,4 +1,4 @@
-"""Cut out the text around a mistake, and mark the entities in it."""
+"""Extract the text around a mistake, and mark the entities in it."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
@@ -9,21 +9,22 @@ from spacy.tokens import Doc, Span
 from ...pipeline.scorers import Entity
 
 MAX_TOKENS = 60
-"""An excerpt has the sentence of a mistake, or a part of it if it has more tokens."""
+"""The maximum number of tokens in an excerpt. It contains the sentence with the mistake, or a part
+of it if the sentence is longer."""
 
 MIN_TOKENS_AROUND = 10
-"""The minimum number of tokens around a mistake, even if the mistake alone has `MAX_TOKENS`."""
+"""The minimum number of tokens around a mistake, even if the mistake itself has `MAX_TOKENS`."""
 
 
 class Mark(NamedTuple):
     """An entity that is marked in a text.
 
-    start (int): The first character of the entity in the text.
-    end (int): The character after its last character.
+    start (int): The offset of the first character of the entity in the text.
+    end (int): The offset after the last character.
     label (str): The label.
-    state (str): "correct", "error" (part of the mistake that is shown) or "other" (part of another
+    state (str): "correct", "error" (part of the mistake shown) or "other" (part of another
         mistake).
-    prob (float | None): The probability of the entity. None if it is unknown.
+    prob (float | None): The probability of the entity, or None if unknown.
     """
 
     start: int
@@ -34,7 +35,7 @@ class Mark(NamedTuple):
 
 
 def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The span from the first to the last entity.
+    """Return the span from the first to the last entity.
 
     sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
     RETURNS (tuple[int, int]): The first token, and the token after the last.
@@ -44,7 +45,7 @@ def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
 
 
 class Excerpt(NamedTuple):
-    """The text around a mistake, with all entities in it, not only the entities of the mistake.
+    """The text around a mistake, with all entities in it, including those of other mistakes.
 
     text (str): The text.
     annotated (list[Mark]): All annotated entities in the text.
@@ -61,18 +62,18 @@ def excerpt(
     sides: Sequence[Mapping[Entity, float | None]],
     mistake: Sequence[Sequence[Entity]],
 ) -> Excerpt:
-    """Cut out the text around a mistake, and mark the annotated and the predicted entities in it.
+    """Extract the text around a mistake, and mark the annotated and predicted entities in it.
 
     doc (Doc): The doc with the mistake.
-    sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of
-        the doc, with their probabilities.
+    sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of the
+        doc, with their probabilities.
     mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
     RETURNS (Excerpt): The text and its entities.
     """
     mistake_begin, mistake_end = covering_span(mistake)
     begin, end = window(doc, mistake_begin, mistake_end)
     shown = doc[begin:end]
-    # An ellipsis marks a text that doesn't begin or end with a sentence.
+    # Add an ellipsis if the text doesn't begin or end at a sentence boundary.
     mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides
@@ -93,9 +94,9 @@ def mark_entities(
     *,
     n_before: int,
 ) -> list[Mark]:
-    """Mark the entities of one side, annotated or predicted, in the part of a doc that is shown. An
-    entity that is also on the other side is correct. `n_before` is the number of characters before
-    that part in the text of the excerpt."""
+    """Mark the annotated or the predicted entities in the visible part of a doc. An entity is
+    correct if it is also in `other_side`. `n_before` is the number of characters that precede the
+    visible part in the excerpt."""
     marks: list[Mark] = []
     for entity, prob in entities.items():
         begin, end, label = entity
@@ -114,12 +115,12 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """Choose the part of a doc that is shown around some tokens: their sentences (the whole doc if
-    it has no sentences) or, if these are too long, some tokens on each side.
+    """Choose which part of a doc to show around some tokens: their sentences (or the whole doc, if
+    sentence boundaries aren't set) or, if these are too long, a number of tokens on each side.
 
     doc (Doc): The doc.
     begin, end (int): The first of the tokens, and the token after the last.
-    RETURNS (tuple[int, int]): The first token that is shown, and the token after the last.
+    RETURNS (tuple[int, int]): The first token to show, and the token after the last.
     """
     sentences_begin = 0
     sentences_end = len(doc)

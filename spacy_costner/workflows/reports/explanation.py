@@ -1,8 +1,8 @@
-"""Explain a linear model and its predictions by the weights of features.
+"""Explain a linear model and its predictions by feature weights.
 
-A linear model has a weight for each pair of a feature and a tag, and for each transition from one
-tag to the next. The score of a path is the sum of the weights of its tags with the features of
-their tokens, and of its transitions. The best path is the one with the highest score.
+A linear model has a weight for each pair of a feature and a tag, and for each transition between
+two tags. The score of a path is the sum of the weights of its tags, for the features of their
+tokens, and of its transitions. The best path is the path with the highest score.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ from ...types import Constraints, Potentials
 from ..components import get_component, run_before
 
 HIDDEN_LAYER = "hidden layer"
-"""The name of the term that the hidden layer adds to a score, in the list of features of a
-token."""
+"""The name of the hidden layer's contribution to a score, in the list of a token's features."""
 
 
 class FeatureWeight(NamedTuple):
@@ -42,8 +41,8 @@ class TagWeights(NamedTuple):
     """The strongest features of a tag.
 
     tag (str): The tag.
-    in_favour (list[FeatureWeight]): The features with the highest weights.
-    against (list[FeatureWeight]): The features with the lowest weights.
+    in_favour (list[FeatureWeight]): The features with the largest positive weights.
+    against (list[FeatureWeight]): The features with the largest negative weights.
     """
 
     tag: str
@@ -52,8 +51,8 @@ class TagWeights(NamedTuple):
 
 
 class TransitionWeights(NamedTuple):
-    """The weights of transitions between K tags, [from, to]. A weight is None if the tag scheme
-    forbids the transition.
+    """The weights of transitions between K tags, [from, to]. The weight is None if the tag scheme
+    doesn't allow the transition.
 
     origins (list[str]): The tags, and the start of a sequence.
     targets (list[str]): The tags, and the end of a sequence.
@@ -66,15 +65,15 @@ class TransitionWeights(NamedTuple):
 
 
 class TokenReason(NamedTuple):
-    """Why a token has its tag in the best path.
+    """The reasons for the tag of a token in the best path.
 
     token (str): The text of the token.
     tag (str): The tag.
-    score (float): The sum of the weights of all features, and of the terms of static vectors and
-        the hidden layer.
-    transition (float): The weight of the transition to the tag. At the last token, the weight of
-        the transition to the end is added.
-    features (list[FeatureWeight]): The features with the largest weights, positive or negative.
+    score (float): The sum of the weights of all features, and of the contributions of static
+        vectors and the hidden layer.
+    transition (float): The weight of the transition to the tag. For the last token, this includes
+        the weight of the transition to the end.
+    features (list[FeatureWeight]): The features with the largest absolute weights.
     """
 
     token: str
@@ -88,8 +87,8 @@ class Explanation(NamedTuple):
     """The weights of a model, and the reasons for its prediction of a text.
 
     tags (list[TagWeights]): The strongest features of each tag.
-    transitions (TransitionWeights): The weights of transitions.
-    tokens (list[TokenReason]): The reasons for the tag of each token. Empty without a text.
+    transitions (TransitionWeights): The transition weights.
+    tokens (list[TokenReason]): The reasons for the tag of each token. Empty if there is no text.
     """
 
     tags: list[TagWeights]
@@ -125,7 +124,7 @@ def explain(
     tags: list[TagWeights] = []
     for tag, tag_weights in zip(ner.chain_tags.names, weights.emissions.T):
         in_favour = find_strongest(tag_weights, feature_names, n_features)
-        # The lowest weights are the highest ones of the negated weights.
+        # The lowest weights are the highest negated weights.
         negated_weights = find_strongest(-tag_weights, feature_names, n_features)
         against = [FeatureWeight(feature, -weight) for feature, weight in negated_weights]
         tags.append(TagWeights(tag, in_favour, against))
@@ -139,8 +138,8 @@ def explain(
 def find_strongest(
     weights: Floats1d, feature_names: Sequence[str], n_features: int
 ) -> list[FeatureWeight]:
-    """Find the features with the highest weights above 0, the highest first. Shape of the weights:
-    (features,)"""
+    """Return the features with the highest positive weights, in descending order. Shape of the
+    weights: (features,)"""
     strongest: list[FeatureWeight] = []
     for i in numpy.argsort(-weights, kind="stable")[:n_features]:
         if weights[i] > 0:
@@ -149,16 +148,16 @@ def find_strongest(
 
 
 def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
-    """Make the table of the weights of transitions, with None for forbidden ones.
+    """Create the table of transition weights. The weight is None if a transition isn't allowed.
 
     tags (Tags): The K tags of the chain.
     weights (SparseWeights | Potentials): The weights of a linear model, or the scores of any model
-        for a doc. The scores of transitions are the same for all docs.
+        for a doc. Transition scores are the same for all docs.
     RETURNS (TransitionWeights): The table.
     """
     table = transition_table(weights, dtype="float64")
     is_allowed = transition_table(tags.constraints, dtype="bool")
-    cells = table.astype("object")  # An array of Python's objects can have None among floats.
+    cells = table.astype("object")  # an object array can contain None
     cells[~is_allowed] = None
     return TransitionWeights(
         origins=[*tags.names, "(start)"], targets=[*tags.names, "(end)"], weights=cells.tolist()
@@ -166,9 +165,9 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Join `transitions`, `start` and `end` in one table, [from, to]. The start is the last row,
-    and the end is the last column. The cell where they meet is 0 or False, as no path goes from the
-    start directly to the end. Shape: (K + 1, K + 1)"""
+    """Combine `transitions`, `start` and `end` into a table, [from, to]. The last row is the start,
+    and the last column is the end. The last cell of the diagonal is 0 or False, because there is no
+    transition from the start to the end. Shape: (K + 1, K + 1)"""
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
@@ -181,19 +180,18 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """Explain why each token of a doc has its tag in the best path, with up to `n_features`
-    features per token. If the decoding of the component isn't Viterbi, its prediction may differ
-    from this path."""
+    """Explain the tag of each token of a doc in the best path, with up to `n_features` features per
+    token. The component may predict a different path if its decoding isn't Viterbi."""
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)
-    # As in prediction, entities that the doc already has are certain.
+    # As in prediction, existing entities of the doc are treated as certain.
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
     transitions = transitions_of_path(weights, path, scores.lengths)
 
-    # The terms that static vectors and the hidden layer add to the scores, if the model has them,
-    # and the name of each term. Shape: (N, terms, K)
+    # The contributions of static vectors and the hidden layer to the scores, if the model has them,
+    # and their names. Shape: (N, terms, K)
     batch = find_features(ner.model, [doc])
     term_names = features_of_model.vector_names()
     terms = weights.score_vectors(batch)
@@ -206,8 +204,8 @@ def explain_tokens(
     for i, token in enumerate(doc):
         tag = path[i]
         rows = batch.rows[i]
-        rows = rows[rows >= 0]  # A row of -1 stands for a feature that the model doesn't have.
-        # The names of its features and terms, and their weights for the tag
+        rows = rows[rows >= 0]  # -1 is an unknown feature
+        # The names of the token's features and other terms, and their weights for the tag
         names = [*(feature_names[row] for row in rows), *term_names]
         feature_weights = weights.emissions[rows, tag]
         token_weights: Floats1d = numpy.concatenate([feature_weights, terms[i, :, tag]])
@@ -230,12 +228,12 @@ def explain_tokens(
 
 
 def transitions_of_path(weights: SparseWeights, path: Ints1d, lengths: Ints1d) -> Floats1d:
-    """The weight of the transition to the tag of each token of a path. At the first token of a
-    sequence it is the weight of the start; at the last token, the weight of the end is added.
+    """Return the weight of the transition to the tag of each token in a path. For the first token
+    of a sequence, this is the start weight. For the last token, the end weight is added.
 
     weights (SparseWeights): The weights of a linear model.
     path (Ints1d): The tag of each token. Shape: (N,)
-    lengths (Ints1d): The lengths of the sequences of the doc. Shape: (B,)
+    lengths (Ints1d): The lengths of the sequences in the doc. Shape: (B,)
     RETURNS (Floats1d): The weights. Shape: (N,)
     """
     first = first_tokens(lengths)

@@ -1,4 +1,5 @@
-"""The cost of mistakes: the cost in the config of a component, and the confusion matrix by cost."""
+"""The cost of mistakes: look up the cost in a component's config, and compute the confusion matrix
+by cost."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,9 +18,9 @@ from ...types import Cost
 class Confusion(NamedTuple):
     """The confusion matrix of labels by cost, summed over tokens.
 
-    labels (list[str]): The labels that have mistakes, then O.
-    cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal has the cost
-        of wrong boundaries. Shape: (labels, labels)
+    labels (list[str]): The labels with mistakes, followed by O.
+    cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal contains the
+        cost of wrong boundaries. Shape: (labels, labels)
     """
 
     labels: list[str]
@@ -27,11 +28,11 @@ class Confusion(NamedTuple):
 
 
 class ConfigCost(NamedTuple):
-    """The cost of mistakes in the config of a component.
+    """The cost of mistakes defined in a component's config.
 
-    cost (Cost): The cost. The Hamming cost if the config has none.
-    tree (Tree | None): The label tree, if the config has one.
-    name (str): The registered name of the cost. Empty if the config has none.
+    cost (Cost): The cost, or the Hamming cost if the config doesn't define one.
+    tree (Tree | None): The label tree, if the config defines one.
+    name (str): The registered name of the cost. Empty if the config doesn't define one.
     """
 
     cost: Cost
@@ -40,12 +41,12 @@ class ConfigCost(NamedTuple):
 
 
 def find_cost(component: dict[str, Any]) -> ConfigCost:
-    """Make the cost and the label tree of the config of a component. They are looked up in its
-    scorer, then in its loss, then in its decoding.
+    """Create the cost and the label tree defined in a component's config. They are looked up in its
+    scorer, its loss and its decoding, in this order.
 
-    component (dict[str, Any]): The block of the component in the config, interpolated.
+    component (dict[str, Any]): The interpolated config block of the component.
     RETURNS (ConfigCost): The cost and the tree.
-    RAISES (ValueError): If a block of the config isn't a tree, or the cost can't be made.
+    RAISES (ValueError): If the label tree is invalid, or the cost can't be created.
     """
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
     tree = None
@@ -54,15 +55,15 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
         tree = make_tree(tree_source, "tree")
     cost_block = find_first(blocks, "cost")
     if cost_block is None:
-        # The default: each wrong tag costs 1.
+        # The default is a cost of 1 for each wrong tag.
         return ConfigCost(hamming_cost, tree, "")
     resolved = registry.resolve({"cost": cost_block})
     return ConfigCost(resolved["cost"], tree, cost_block["@misc"])
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
-    """Find the first value of a key in blocks of a config, or in blocks within them. Returns None
-    if no block has the key. Empty values don't count."""
+    """Return the first non-empty value of a key in config blocks or their nested blocks, or None if
+    there isn't any."""
     for block in blocks:
         if not isinstance(block, dict):  # the value of a setting, or None for a missing block
             continue
@@ -75,8 +76,7 @@ def find_first(blocks: Iterable[Any], key: str) -> Any:
 
 
 def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]) -> Confusion:
-    """Sum the cost of tokens by their gold and predicted labels. Labels without mistakes are left
-    out.
+    """Sum the cost of tokens by gold and predicted label. Labels without mistakes are omitted.
 
     pairs (TagPairs): The gold and predicted tags of tokens.
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
@@ -84,12 +84,12 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
     RETURNS (Confusion): The confusion matrix.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
-    # Costs and numbers of wrong tokens, [gold, predicted], in float64, as they are summed over all
-    # tokens. Shape: (labels, labels)
+    # The cost and number of wrong tokens, [gold, predicted]. Use float64, because they are summed
+    # over all tokens. Shape: (labels, labels)
     cost = pairs.over_labels(cost_table.astype("float64"))
-    is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
+    is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for pairs of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)
-    # The number of wrong tokens whose gold or predicted label it is. Shape: (labels,)
+    # The number of wrong tokens with each label as gold or predicted label. Shape: (labels,)
     n_wrong_with_label = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
     kept_indices: list[int] = []
     for label in order:

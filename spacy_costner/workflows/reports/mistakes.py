@@ -1,8 +1,8 @@
 """Find the mistakes in docs, and rank them by cost.
 
-A mistake has two sides: annotated entities, and the predicted entities that overlap them and differ
-from them. One side may be empty. An entity is (begin, end, label): its first token, the token after
-its last, its label.
+A mistake has two sides: annotated entities, and the predicted entities that overlap and differ from
+them. One of the sides may be empty. An entity is a tuple (begin, end, label), where `end` is
+exclusive.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ REPORTED_KINDS = (MISSING_ENTITY, SPURIOUS_ENTITY, WRONG_LABEL, WRONG_BOUNDARY, 
 
 
 class Sides(NamedTuple):
-    """The entities of a doc with their probabilities, or None if a probability is unknown.
+    """The entities of a doc and their probabilities, or None for unknown probabilities.
 
     annotated (dict[Entity, float | None]): The annotated entities.
     predicted (dict[Entity, float | None]): The predicted entities.
@@ -40,9 +40,9 @@ class Sides(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A mistake as the page shows it.
+    """A mistake as displayed on the page.
 
-    doc (int): The index of the doc in the corpus, without docs that have no tokens.
+    doc (int): The index of the doc in the corpus, not counting empty docs.
     kind (str): One of `REPORTED_KINDS`.
     cost (float): The cost of the mistake.
     text (str): The text around the mistake.
@@ -59,7 +59,7 @@ class Mistake(NamedTuple):
 
 
 class TotalsOfKind(NamedTuple):
-    """The number and the total cost of the mistakes of a kind.
+    """The number and total cost of the mistakes of a kind.
 
     n_mistakes (int): The number of mistakes.
     cost (float): The sum of their costs.
@@ -76,8 +76,8 @@ class RankedMistake(NamedTuple):
     confidence (float): The confidence of the model: see `confidence_in`.
     kind (str): One of `REPORTED_KINDS`.
     doc (int): The index of the doc: see `Mistake`.
-    annotated (list[Entity]): The annotated entities that are part of the mistake.
-    predicted (list[Entity]): The predicted entities that are part of the mistake.
+    annotated (list[Entity]): The annotated entities of the mistake.
+    predicted (list[Entity]): The predicted entities of the mistake.
     """
 
     cost: float
@@ -91,16 +91,15 @@ class RankedMistake(NamedTuple):
 def rank_mistakes(
     sides_of_docs: Sequence[Sides], pairs: TagPairs, cost_table: Floats2d
 ) -> list[RankedMistake]:
-    """Find the mistakes in docs, and rank them: the costliest first, and of equal costs the most
-    confident first.
+    """Find the mistakes in docs, and rank them by cost in descending order. If costs are equal,
+    mistakes with a higher confidence are first.
 
-    sides_of_docs (Sequence[Sides]): The annotated and the predicted entities of each doc.
+    sides_of_docs (Sequence[Sides]): The annotated and predicted entities of each doc.
     pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
     RETURNS (list[RankedMistake]): The mistakes.
     """
-    # The costs of the tokens of all docs are in one array. `split` divides it at the first token of
-    # each doc, except the first doc.
+    # Split the token costs of all docs at the first token of each doc, except for the first doc.
     token_costs = pairs.look_up(cost_table)
     first_tokens = numpy.cumsum(pairs.lengths)[:-1]
     costs_of_docs = numpy.split(token_costs, first_tokens)
@@ -125,8 +124,8 @@ def rank_mistakes(
 
 def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
     """Compute the confidence of the model in a mistake: the highest probability of its predicted
-    entities or, if it has none, one minus the highest probability of its annotated entities. An
-    unknown probability counts as 0. `sides` has all entities of the doc."""
+    entities. If there are none, it is one minus the highest probability of its annotated entities.
+    Unknown probabilities count as 0. `sides` contains all entities of the doc."""
     highest_prob = 0.0
     if predicted:
         for entity in predicted:
@@ -140,13 +139,13 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
 def show_mistake(
     mistake: RankedMistake, dev: DevPredictions, sides_of_docs: Sequence[Sides]
 ) -> Mistake:
-    """Add the text around a mistake, and all entities in this text, not only the entities of the
-    mistake.
+    """Add the text around a mistake, and all entities in this text, including those of other
+    mistakes.
 
     mistake (RankedMistake): The mistake.
     dev (DevPredictions): The docs.
-    sides_of_docs (Sequence[Sides]): The annotated and the predicted entities of each doc.
-    RETURNS (Mistake): The mistake as the page shows it.
+    sides_of_docs (Sequence[Sides]): The annotated and predicted entities of each doc.
+    RETURNS (Mistake): The mistake as displayed on the page.
     """
     doc = dev.examples[mistake.doc].predicted
     sides = sides_of_docs[mistake.doc]
@@ -157,7 +156,7 @@ def show_mistake(
 def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, TotalsOfKind]:
     """Count the mistakes of each kind, and sum their costs.
 
-    mistakes (Iterable[RankedMistake]): The mistakes of all docs.
+    mistakes (Iterable[RankedMistake]): The mistakes in all docs.
     RETURNS (dict[str, TotalsOfKind]): The totals by kind, in the order of `REPORTED_KINDS`.
     """
     totals = dict.fromkeys(REPORTED_KINDS, TotalsOfKind(n_mistakes=0, cost=0.0))
@@ -168,34 +167,36 @@ def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, TotalsOfKind]:
 
 
 def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> list[Sides]:
-    """Find the annotated and the predicted entities of each doc, with their probabilities. A
-    predicted entity is left out if one of its tokens isn't annotated.
+    """Collect the annotated and predicted entities of each doc, and their probabilities. A
+    predicted entity is omitted if any of its tokens isn't annotated.
 
-    dev (DevPredictions): The docs with their posterior.
+    dev (DevPredictions): The docs and their posterior.
     pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
-    prediction (Prediction): The predicted entities of the component, with their probabilities.
+    prediction (Prediction): The component's predicted entities and their probabilities.
     RETURNS (list[Sides]): The entities of each doc.
     """
     tags = pairs.tags
     posterior = dev.posterior
     is_unannotated = pairs.gold < 0
-    gold_tags = numpy.maximum(pairs.gold, 0)  # Tokens without annotation get the tag 0, which is O.
+    gold_tags = numpy.maximum(pairs.gold, 0)  # treat tokens without annotation as O
     gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
-    # The number of unannotated tokens before each token, and at the end the number of all of them.
-    # Shape: (N + 1,). An entity has no unannotated token if this number is equal at its begin and
-    # at its end.
+    # The number of unannotated tokens before each token, followed by their total number. All tokens
+    # of an entity are annotated if this number is the same at its begin and its end.
+    # Shape: (N + 1,)
     n_unannotated_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
     is_annotated = n_unannotated_before[predicted.begin] == n_unannotated_before[predicted.end]
     predicted = predicted.select(is_annotated)
 
-    # `tags` has the labels of the model, followed by other labels of the docs. Entities with other
-    # labels have no probability. The tokens of entities are counted over all docs.
+    # `tags` contains the labels of the model, followed by other labels in the docs. Entities with
+    # other labels have no probability. Token indices of entities are relative to the concatenated
+    # docs.
     gold_of_model = gold.select(gold.label < len(posterior.tags.labels))
     gold_probs = posterior.entity_probs(gold_of_model).tolist()
     probs = dict(zip(list_entities(gold_of_model, tags.labels), gold_probs))
-    # The probabilities of predicted entities come from the prediction, which knows the labels below
-    # an inner node of a label tree. Gold entities that aren't predicted keep their probabilities.
+    # Use the probabilities of predicted entities from the prediction, because it also includes the
+    # labels below an inner node of a label tree. Gold entities that aren't predicted keep their
+    # probabilities.
     if prediction.probs is not None:
         predicted_entities = list_entities(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
@@ -208,15 +209,15 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
 def split_by_doc(
     entities: Iterable[Entity], probs: Mapping[Entity, float], doc_lengths: Ints1d
 ) -> list[dict[Entity, float | None]]:
-    """Divide entities, whose tokens are counted over all docs, by doc. In the entities of a doc,
-    tokens are counted from its first token. An unknown probability is None. Shape of the lengths:
+    """Split entities by doc. The input token indices are relative to the concatenated docs, the
+    output indices are relative to each doc. Unknown probabilities are None. Shape of the lengths:
     (B,)"""
-    # The first token of each doc, and at the end the number of all tokens. Shape: (B + 1,)
+    # The first token of each doc, followed by the total number of tokens. Shape: (B + 1,)
     first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()
     probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
     for entity in entities:
         begin, end, label = entity
-        # The doc of an entity is the last one that starts at its first token or before.
+        # Find the last doc that starts at or before the first token of the entity.
         doc_index = bisect_right(first_tokens, begin) - 1
         first_token = first_tokens[doc_index]
         entity_in_doc = (begin - first_token, end - first_token, label)
@@ -225,10 +226,10 @@ def split_by_doc(
 
 
 def list_entities(entities: Entities, labels: Sequence[str]) -> list[Entity]:
-    """List entities with the names of their labels.
+    """Convert entities to tuples with label names.
 
-    entities (Entities): The entities, with indices of labels.
-    labels (Sequence[str]): The names of the labels.
+    entities (Entities): The entities, with label indices.
+    labels (Sequence[str]): The label names.
     RETURNS (list[Entity]): The entities.
     """
     entities_with_names: list[Entity] = []
@@ -241,10 +242,9 @@ def list_entities(entities: Entities, labels: Sequence[str]) -> list[Entity]:
 def group_overlapping(
     gold: Iterable[Entity], predicted: Iterable[Entity]
 ) -> list[tuple[list[Entity], list[Entity]]]:
-    """Divide the gold and predicted entities of a doc into groups, so that entities of different
-    groups don't overlap. Two entities are in the same group if they overlap, or if a chain of
-    overlapping entities connects them. Returns the gold and the predicted entities of each group,
-    in the order of the doc."""
+    """Divide the gold and predicted entities of a doc into groups of overlapping entities. Two
+    entities are in the same group if they overlap, or are connected by a chain of overlapping
+    entities. Returns the gold and the predicted entities of each group, in document order."""
     gold_side = 0
     predicted_side = 1
     entities_and_sides = [(entity, gold_side) for entity in gold]
@@ -262,10 +262,10 @@ def group_overlapping(
 
 
 def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
-    """The kind of a mistake, one of `REPORTED_KINDS`.
+    """Return the kind of a mistake, one of `REPORTED_KINDS`.
 
-    gold (Sequence[Entity]): Its annotated entities.
-    predicted (Sequence[Entity]): Its predicted entities.
+    gold (Sequence[Entity]): The annotated entities of the mistake.
+    predicted (Sequence[Entity]): The predicted entities of the mistake.
     RETURNS (str): The kind.
     """
     if not predicted:

@@ -1,8 +1,8 @@
-"""Evaluate a pipeline on a test corpus: scores, curves, mistakes, and what they cost.
+"""Evaluate a pipeline on a test corpus: compute scores, curves, mistakes, and their costs.
 
-`report` computes the content of the page; `cli/report.py` writes the page. `scores` has the counts
-and curves, `mistakes` and `excerpts` the mistakes in their sentences, `mistake_costs` the confusion
-matrix.
+`report` computes the content of the page, which is written by `cli/report.py`. Counts and curves
+are computed in `scores`, mistakes and their contexts in `mistakes` and `excerpts`, and the
+confusion matrix in `mistake_costs`.
 """
 
 from collections.abc import Collection, Iterable
@@ -38,51 +38,52 @@ from .scores import (
 )
 
 MAX_HEAT_MAP_LABELS = 15
-"""The maximum number of labels with a row in a heat map. Other labels are summed in one row."""
+"""The maximum number of labels with a separate row in a heat map. Other labels are combined in one
+row."""
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-"""The costs of a miss, in false alarms, that readers of the page can choose."""
+"""The costs of a miss, relative to a false alarm, that can be selected on the page."""
 
 UNPREDICTABLE = (
     "annotated entities can't be predicted: they begin in one sentence or line and end in another "
     "(see sentence_boundaries)"
 )
-"""The text after the number of these entities on the page."""
+"""The text on the page after the number of these entities."""
 
 CONFIDENCE = Confidence(spans_key="report")
-"""The key of `doc.spans` for the probabilities of predicted entities in the docs of the report."""
+"""Writes the probabilities of predicted entities to `doc.spans["report"]` of the report's docs."""
 
 
 class Report(NamedTuple):
     """The evaluation of a pipeline on a corpus.
 
-    pipeline, version (str): The name and the version of the pipeline.
-    facts (dict[str, str]): The facts about corpus and component at the top of the page.
-    docs, tokens (int): The number of annotated docs, and of annotated tokens.
+    pipeline, version (str): The name and version of the pipeline.
+    facts (dict[str, str]): The facts about the corpus and the component at the top of the page.
+    docs, tokens (int): The number of annotated docs and tokens.
     total (PRFScore): True positives, false positives and false negatives of all entities.
-    intervals (ScoreIntervals | None): The intervals of the scores over docs. None if there are
-        fewer than `MIN_DOCS`.
+    intervals (ScoreIntervals | None): The confidence intervals of the scores over docs. None if
+        there are fewer than `MIN_DOCS`.
     labels (dict[str, PRFScore]): The counts by label, or inner node of the label tree.
     levels (dict[str, PRFScore]): The counts by level of the label tree.
-    scores (dict[str, Any]): The scores that need costs or probabilities: see
+    scores (dict[str, Any]): The scores that require costs or probabilities: see
         `scorers.cost_scores`.
-    curves (dict[str, list[OperatingPoint]]): Precision and recall at each threshold and at each
-        bias.
-    thresholds (list[ThresholdCounts]): The numbers of entities at each threshold.
-    parameter (str | None): The parameter of the decoding that `tune` can change, "threshold" or
-        "bias". None if the decoding has neither.
-    setting (OperatingPoint): The value of this parameter now, with precision and recall. The value
-        is NaN if there is no parameter.
+    curves (dict[str, list[OperatingPoint]]): Precision and recall for each threshold and each bias.
+    thresholds (list[ThresholdCounts]): The number of entities for each threshold.
+    parameter (str | None): The parameter of the decoding that can be changed by `tune`, "threshold"
+        or "bias". None if the decoding has neither of them.
+    setting (OperatingPoint): The current value of this parameter, with precision and recall. The
+        value is NaN if there is no parameter.
     guarantee (list[ObservedMissRate]): Guaranteed and observed miss rates: see `observe`.
-    promised (float | None): The miss rate that the pipeline guarantees. None: it guarantees none.
-    shift (str): The verdict whether the docs are like the calibration docs. Empty without
-        calibration docs.
-    cost (str): The registered name of the cost. Empty if the config has none: each wrong tag
-        costs 1.
+    promised (float | None): The miss rate guaranteed by the pipeline, or None if there is no
+        guarantee.
+    shift (str): The verdict on whether the docs are similar to the calibration docs. Empty if there
+        are no calibration docs.
+    cost (str): The registered name of the cost. Empty if the config doesn't define one, and each
+        wrong tag costs 1.
     confusion (Confusion): The confusion matrix of labels by cost.
-    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `REPORTED_KINDS`.
-    mistakes (list[Mistake]): The costliest mistakes. If costs are equal, the most confident come
-        first.
+    kinds (dict[str, TotalsOfKind]): The totals of each kind of mistakes in `REPORTED_KINDS`.
+    mistakes (list[Mistake]): The mistakes with the highest cost. If costs are equal, mistakes with
+        a higher confidence are first.
     transitions (TransitionWeights): The transitions of the chain.
     notes (list[str]): Reasons why the scores may be misleading.
     """
@@ -124,40 +125,40 @@ def report(
     """Evaluate a pipeline on a corpus.
 
     nlp (Language): The trained pipeline. It is not modified.
-    examples (Iterable[Example]): Annotated test docs: neither training docs, nor docs used to tune
-        or calibrate.
+    examples (Iterable[Example]): Annotated test docs that were not used for training, tuning or
+        calibration.
     name (str): Name of the component.
-    n_mistakes (int): Number of mistakes to show, costliest first.
-    source (str): The path of the pipeline, shown on the page.
-    corpus (str): The path of the docs, shown on the page.
+    n_mistakes (int): Number of mistakes to show, starting with the highest cost.
+    source (str): The path of the pipeline to show on the page.
+    corpus (str): The path of the docs to show on the page.
     RETURNS (Report): The content of the page.
-    RAISES (ValueError): If the component is missing, no entity is annotated, or a label has no cost
-        or is not in the label tree.
+    RAISES (ValueError): If the component is missing, if no entities are annotated, or if a label
+        has no cost or isn't in the label tree.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
-    block = nlp.config.interpolate()["components"][name]  # of the config
+    block = nlp.config.interpolate()["components"][name]  # the config block of the component
     cost, tree, cost_name = find_cost(block)
     inner_nodes: Iterable[str] = ()
     if tree is not None:
-        inner_nodes = tree.lineages  # the keys: all nodes of the tree, labels among them
+        inner_nodes = tree.lineages  # the keys are all nodes, including labels
     notes = find_faults(
         nlp,
         ner,
         examples,
         corpus or "the corpus",
         inner_nodes=inner_nodes,
-        must_share=False,  # the report has a fact for it
+        must_share=False,  # reported as a fact: see `optional_facts`
     )
     dev = predict_dev(nlp, ner, examples)
-    # This warns if the docs have other sentences or tokens than the docs that the component was
-    # tuned or calibrated on.
+    # Warn if the sentences or tokenization differ from the docs that were used for tuning or
+    # calibration.
     ner.compare_reading([eg.predicted for eg in dev.examples])
-    # Before `predict` writes to the docs: see `DevPredictions.entropies`
+    # This must run before `predict` writes to the docs: see `DevPredictions.entropies`.
     shift = shift_text(ner, dev)
     curves, thresholds = find_curves(dev)
 
-    # Scores. `predict` writes the entities to the docs, decoded with the settings of the component.
+    # Scores. `predict` sets the entities of the docs, using the decoding of the component.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
@@ -171,13 +172,13 @@ def report(
     ranked = rank_mistakes(sides_of_docs, tag_pairs, cost_table)
     mistakes = [show_mistake(mistake, dev, sides_of_docs) for mistake in ranked[:n_mistakes]]
 
-    # `entity_pairs` has these docs, in this order.
+    # `entity_pairs` uses the same docs in the same order.
     annotated = select_annotated(dev.examples)
     unit_of_doc = units_of_docs([eg.reference for eg in annotated])
 
     # Facts
     n_docs = len(pairs_of_docs)
-    n_tokens = int((tag_pairs.gold >= 0).sum())  # The tag is -1 where a token isn't annotated.
+    n_tokens = int((tag_pairs.gold >= 0).sum())  # -1 if a token isn't annotated
     n_entities = counts.total.tp + counts.total.fn
     facts = {
         "pipeline": source,
@@ -217,7 +218,7 @@ def report(
 
 
 def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str) -> dict[str, str]:
-    """Collect the settings of a component, by name. `block` is its block of the config."""
+    """Collect the settings of a component by name. `block` is the component's config block."""
     return {
         "model": block["model"]["@architectures"],
         "loss": block["loss"]["@losses"],
@@ -231,11 +232,11 @@ def optional_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
     """Collect the facts that only apply to some reports, by name: entities that can't be predicted,
-    a guaranteed miss rate, no label in common. `annotated_labels` are the labels in the annotation
-    of the docs."""
+    a guaranteed miss rate, or no labels in common. `annotated_labels` are the labels of the
+    annotated entities."""
     facts: dict[str, str] = {}
-    # If docs are cut at sentences or lines, each piece is predicted by itself. So an entity with
-    # tokens of two pieces can't be predicted.
+    # If docs are split into sentences or lines, each of them is predicted separately, so an entity
+    # that crosses a boundary can't be predicted.
     n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
     if n_over_borders:
         facts["over borders"] = f"{n_over_borders:,} {UNPREDICTABLE}"
@@ -251,21 +252,22 @@ def optional_facts(
 
 
 def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
-    """The verdict whether docs are like the calibration docs. Empty if the component has no
-    calibration docs."""
+    """Return the verdict on whether docs are similar to the calibration docs, or an empty string if
+    the component has no calibration docs."""
     calibration = ner.calibration_scores
     if calibration is None:
         return ""
     entropies = dev.entropies()
-    # A doc has no score if all its tokens were annotated before the component ran.
+    # A doc has no score if all its tokens were already annotated before the component ran.
     entropies = entropies[~numpy.isnan(entropies)]
-    # The test assumes docs in random order, but a file may be sorted.
+    # The test requires a random order, but the docs in a file may be sorted.
     scores = in_random_order(entropies.tolist())
     return find_shift(calibration.pool(), scores).verdict
 
 
 def decoding_fact(name: str, decoding: dict[str, Any]) -> str:
-    """The registered name of a decoding, with its threshold or bias, and the values of labels."""
+    """Format the registered name of a decoding, its threshold or bias, and its values for
+    labels."""
     words = [name]
     for parameter in TUNABLE:
         if parameter in decoding:
@@ -276,7 +278,7 @@ def decoding_fact(name: str, decoding: dict[str, Any]) -> str:
 
 
 def temperature_fact(temperature: dict[str, Any]) -> str:
-    """The temperature of a component as text."""
+    """Format the temperature of a component."""
     overall = f"{temperature['overall']:.3f}"
     if temperature["labels"]:
         return f"{overall}, and one for each label"

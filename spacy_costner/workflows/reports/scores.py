@@ -1,4 +1,4 @@
-"""Count the entities of docs, and compute the scores at all thresholds and biases."""
+"""Count the entities of docs, and compute the scores for all thresholds and biases."""
 
 import math
 from collections.abc import Iterable
@@ -17,16 +17,17 @@ from ..calibration.tuning import TUNABLE, OperatingPoint, decode_with_each_value
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
-"""The minimum number of docs for which scores have intervals."""
+"""The minimum number of docs to compute confidence intervals of scores."""
 
 
 class ScoreCounts(NamedTuple):
     """True positives, false positives and false negatives of entities.
 
     total (PRFScore): The counts of all entities.
-    labels (dict[str, PRFScore]): The counts by label. For an inner node of the label tree, the
-        entities of the labels below it count.
-    levels (dict[str, PRFScore]): The counts by level of the label tree, "level 1" at the top.
+    labels (dict[str, PRFScore]): The counts by label. The counts of an inner node of the label tree
+        are the counts of all labels below it.
+    levels (dict[str, PRFScore]): The counts by level of the label tree, from the top: "level 1",
+        "level 2", and so on.
     """
 
     total: PRFScore
@@ -35,12 +36,12 @@ class ScoreCounts(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """The numbers of entities if all entities with a probability above a threshold are predicted.
-    The script of the page relies on the order of the fields.
+    """The number of entities if all entities with a probability above a threshold are predicted.
+    The order of the fields is used by the script of the page.
 
     threshold (float): The threshold.
     n_correct (int): The number of correct entities.
-    n_spurious (int): The number of false alarms.
+    n_spurious (int): The number of false positives.
     n_missing (int): The number of missed entities.
     """
 
@@ -51,12 +52,13 @@ class ThresholdCounts(NamedTuple):
 
 
 def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreIntervals | None:
-    """The confidence intervals of the scores, by the bootstrap over docs.
+    """Compute confidence intervals of the scores by bootstrapping over docs.
 
-    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
-    unit_of_doc (Ints1d): The unit of each doc, as copies count as one doc: see `units_of_docs`.
-        Shape: (docs,)
-    RETURNS (ScoreIntervals | None): The intervals. None if there are fewer units than `MIN_DOCS`.
+    pairs_of_docs (EntityPairs): The annotated and predicted entities of each doc.
+    unit_of_doc (Ints1d): The resampling unit of each doc. Copies of a doc share a unit: see
+        `units_of_docs`. Shape: (docs,)
+    RETURNS (ScoreIntervals | None): The intervals, or None if there are fewer units than
+        `MIN_DOCS`.
     """
     n_units = len(set(unit_of_doc.tolist()))
     if n_units < MIN_DOCS:
@@ -71,22 +73,23 @@ def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreInte
 def find_curves(
     dev: DevPredictions,
 ) -> tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]:
-    """Score the predictions of a model with each threshold and each bias that `tune` would try.
+    """Score the predictions of a model for each threshold and each bias that `tune` would try.
 
     dev (DevPredictions): The predictions.
-    RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall at
-        each value, by "threshold" and "bias"; and the numbers of entities at each threshold.
-    RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
+    RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall
+        for each value, by "threshold" and "bias", and the number of entities for each threshold.
+    RAISES (ValueError): If there are no annotated entities that are scored: see `DevPredictions`.
     """
     curves: dict[str, list[OperatingPoint]] = {}
     thresholds: list[ThresholdCounts] = []
     for parameter in TUNABLE:
         points: list[OperatingPoint] = []
-        # Each value that `tune` tries, and the entities that are predicted with it
+        # Each value that `tune` tries, and the predicted entities for this value
         for value, decoded in decode_with_each_value([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
-                # `decoded` has the entities of each set of predictions. The only set is `dev`.
+                # `decoded` contains the entities for each set of predictions. `dev` is the only
+                # set.
                 (entities,) = decoded
                 thresholds.append(count_at_threshold(value, dev, entities))
         curves[parameter] = points
@@ -107,7 +110,7 @@ def count_at_threshold(
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
     """Collect the labels of the annotated entities.
 
-    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    pairs_of_docs (EntityPairs): The annotated and predicted entities of each doc.
     RETURNS (set[str]): The labels.
     """
     annotated_labels: set[str] = set()
@@ -123,26 +126,26 @@ def count_entities(
     """Count the correct, spurious and missing entities of docs: in total, by label, and by level of
     the label tree.
 
-    pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
+    pairs_of_docs (EntityPairs): The gold and predicted entities of each doc.
     labels (Iterable[str]): The labels of the component.
-    tree (Tree | None): The label tree of the config, if it has one.
+    tree (Tree | None): The label tree of the config, if any.
     RETURNS (ScoreCounts): The counts.
-    RAISES (ValueError): If the tree lacks a label.
+    RAISES (ValueError): If a label isn't in the tree.
     """
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())
     if tree is None:
         return ScoreCounts(total, by_label, levels={})
-    # An inner node of the tree is only predicted, never annotated. It is correct for an entity with
-    # any label below it, so it has the counts of its level of the tree.
+    # Inner nodes of the tree are only predicted, never annotated. A predicted node is correct for
+    # an entity with any label below it, so use the counts of its level.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
     levels: dict[str, PRFScore] = {}
     for level in range(1, tree.depth + 1):
-        # On a level, each label counts as its ancestor there.
+        # Replace each label with its ancestor on this level.
         by_ancestor = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
         levels[f"level {level}"] = sum(by_ancestor.values(), PRFScore())
         for node in inner_nodes:
-            # The lineage of a node is the path from the top of the tree to it.
+            # The lineage of a node is the path from the root to the node.
             if len(tree.lineage(node)) == level:
                 by_label[node] = by_ancestor[node]
     in_order_of_tree: dict[str, PRFScore] = {}
@@ -153,15 +156,15 @@ def count_entities(
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:
-    """Find the parameter of a decoding that `tune` can change, and the present operating point of
-    the component.
+    """Return the parameter of a decoding that can be changed by `tune`, and the current operating
+    point of the component.
 
     decoding (dict[str, Any]): The settings of the decoding.
-    total (PRFScore): The counts of the entities of the component.
+    total (PRFScore): The total counts of the component's entities.
     RETURNS (tuple[str | None, OperatingPoint]): The parameter, and its value with precision and
-        recall. If the decoding has none, the parameter is None and the value is NaN.
+        recall. If the decoding has no such parameter, the parameter is None and the value is NaN.
     """
-    precision = 1.0  # As in the curves, it is 1 if nothing is predicted.
+    precision = 1.0  # 1 if nothing is predicted, as in the curves
     if total.tp + total.fp > 0:
         precision = total.precision
     for parameter in TUNABLE:

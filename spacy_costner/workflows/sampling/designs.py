@@ -1,7 +1,7 @@
-"""Sampling designs: how the annotated docs were drawn from the texts, for `estimate`.
+"""Sampling designs: how the annotated docs for `estimate` were drawn from the texts.
 
-`draw` draws docs with unequal probabilities, a session of `serve` and users draw simple random
-samples. A design checks that the docs are such a sample of the texts, and makes the `Sample` for
+`draw` samples docs with unequal probabilities. A session of `serve` or a user draws simple random
+samples. A design checks that the docs are a valid sample of the texts, and creates the `Sample` for
 `estimators`.
 """
 
@@ -33,16 +33,20 @@ from .suggestions import text_without_space
 
 
 class SamplingDesign(Protocol):
-    """How A annotated docs were drawn.
+    """The design of a sample of A annotated docs.
 
-    times (Ints1d): How often each of them was drawn. Shape: (A,)
+    times (Ints1d): The number of times each doc was drawn. Shape: (A,)
     """
 
     times: Ints1d
 
     def make_sample(self, expected: Expectations) -> Sample:
-        """Check that the docs were drawn from these texts, and make the sample. It is a ValueError
-        if they were not."""
+        """Check that the docs were drawn from these texts, and create the sample.
+
+        expected (Expectations): The expected counts of the texts.
+        RETURNS (Sample): The sample.
+        RAISES (ValueError): If the docs weren't drawn from these texts.
+        """
         ...
 
 
@@ -54,15 +58,15 @@ def find_design(
     *,
     simple_random: bool,
 ) -> SamplingDesign:
-    """Find how docs were drawn, and make the checks that don't need the texts.
+    """Determine how docs were drawn, and run the checks that don't require the texts.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component that is evaluated.
-    known (KnownText): The text that it was trained on.
+    ner (CostSensitiveNER): The component to evaluate.
+    known (KnownText): The text that the component was trained on.
     annotated (Sequence[Doc]): The annotated docs.
     simple_random (bool): Whether they are the user's own simple random sample.
     RETURNS (SamplingDesign): The design.
-    RAISES (ValueError): If the docs were not drawn at random or not for this pipeline, or if it was
+    RAISES (ValueError): If the docs weren't drawn at random or for this pipeline, or if it was
         trained on them.
     """
     if any(SessionDrawing.is_in(doc.user_data) for doc in annotated):
@@ -74,14 +78,14 @@ def find_design(
         check_new(known, annotated, "the drawn docs")
         return SimpleRandomDesign(annotated)
     drawings = read_drawings(annotated)
-    # All drawings are from the same texts and for the same pipeline, so check only the first.
+    # All docs were drawn from the same texts for the same pipeline, so only check the first record.
     check_drawn_by(nlp, ner, annotated, drawings[0])
     return UnequalDesign(annotated, drawings)
 
 
 class SessionDesign:
-    """A session of `serve` drew simple random samples without replacement, one of each addition of
-    texts."""
+    """Simple random samples drawn without replacement by a session of `serve`, one for each batch
+    of added texts."""
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[SessionDrawing]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
@@ -96,7 +100,7 @@ class SessionDesign:
 
 
 class SimpleRandomDesign:
-    """The user drew a simple random sample, without replacement."""
+    """A simple random sample without replacement, drawn by the user."""
 
     def __init__(self, annotated: Sequence[Doc]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
@@ -106,13 +110,13 @@ class SimpleRandomDesign:
         """See `SamplingDesign`."""
         check_are_texts(self._annotated, expected)
         check_drawn_once(self._annotated, expected)
-        # All docs had the same probability.
+        # All docs have the same probability.
         probs = numpy.full(len(self._annotated), 1 / expected.docs)
         return Sample(probs, expected.docs, with_replacement=False)
 
 
 class UnequalDesign:
-    """`draw` drew the docs with unequal probabilities, with replacement."""
+    """A sample with unequal probabilities, with replacement, drawn by `draw`."""
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[Drawing]) -> None:
         self.times = numpy.asarray([drawing.times for drawing in drawings])
@@ -122,13 +126,13 @@ class UnequalDesign:
     def make_sample(self, expected: Expectations) -> Sample:
         """See `SamplingDesign`."""
         check_drawn_from(self._drawings[0], expected)
-        # An annotator may have changed the text of a doc.
+        # The text of a doc may have been changed during annotation.
         check_are_texts(self._annotated, expected)
         return sample_of(self._drawings)
 
 
 def check_simple_random(annotated: Sequence[Doc]) -> None:
-    """Check that neither `suggest` nor `draw` chose any of the docs, which have to be a simple
+    """Check that none of the docs was chosen by `suggest` or `draw`. They have to be a simple
     random sample."""
     for doc in annotated:
         check_not_suggested(doc)
@@ -140,8 +144,8 @@ def check_simple_random(annotated: Sequence[Doc]) -> None:
 
 
 def check_drawn_from(drawing: Drawing, expected: Expectations) -> None:
-    """Check that docs were drawn from these texts and for this pipeline: the digest of the texts
-    and the expected number of entities are equal."""
+    """Check that docs were drawn from these texts for this pipeline, by comparing the digest of the
+    texts and the expected number of entities."""
     if drawing.texts != expected.digest:
         raise ValueError(
             f"expected the {drawing.docs:,} texts that the docs were drawn from, with the digest "
@@ -157,15 +161,15 @@ def check_drawn_from(drawing: Drawing, expected: Expectations) -> None:
 
 
 def check_are_texts(annotated: Sequence[Doc], expected: Expectations) -> None:
-    """Check that annotated docs are among the texts."""
+    """Check that all annotated docs are among the texts."""
     for doc, n_texts in zip(annotated, expected.occurrences):
         if n_texts == 0:
             raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")
 
 
 def check_drawn_once(annotated: Sequence[Doc], expected: Expectations) -> None:
-    """Check that docs may have been drawn without replacement: equal docs aren't more than equal
-    texts."""
+    """Check that docs could have been drawn without replacement, i.e. that no text occurs more
+    often in the docs than in the texts."""
     n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
     for doc, n_texts in zip(annotated, expected.occurrences):
         if n_docs_with_text[text_without_space(doc)] > n_texts:

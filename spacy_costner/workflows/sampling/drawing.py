@@ -1,9 +1,9 @@
-"""Draw docs at random to be annotated for `estimate` and `guarantee`.
+"""Draw random docs to annotate for `estimate` and `guarantee`.
 
-Each drawing takes one doc, with replacement, so the same doc may be drawn twice. People annotate
-the drawn docs as tasks. An estimate is only valid if docs were drawn at random and none is left out
-later. So the task of a doc has a record of its drawing, of the pipeline and of the texts, which is
-checked when the annotated docs are read.
+Each draw selects one doc, with replacement, so the same doc may be drawn more than once. The drawn
+docs are annotated as tasks. An estimate is only valid if docs were drawn at random, and none of
+them is omitted later. So the task of each doc contains a record of the draws, the pipeline and the
+texts. The record is verified when the annotated docs are read.
 """
 
 from collections import Counter
@@ -28,33 +28,34 @@ from .expected_counts import expect_counts
 from .suggestions import CHOSEN_BY, proposal
 
 DIGITS_OF_DIGEST = 16
-"""The number of hexadecimal digits of a digest. Digests are short, as tasks and errors show
-them."""
+"""The number of hexadecimal digits of a digest. Digests are short because they are displayed in
+tasks and error messages."""
 
 SERVE = "costner serve"
-"""The value of "drawn_by" in the metadata of evaluation docs, which a session of `serve` drew."""
+"""The value of "drawn_by" in the metadata of evaluation docs drawn by a session of `serve`."""
 
 OF_LABEL_STUDIO = -1
-"""The addition of texts that Label Studio read instead of `serve`: see `SessionDrawing`."""
+"""The value of `addition` for texts that were read by Label Studio instead of `serve`: see
+`SessionDrawing`."""
 
 TOLERANCE_OF_EXPECTED = 1e-4
-"""On another processor or in other batches, the number of entities that the same pipeline expects
-in the same texts may differ by this share."""
+"""The maximum relative difference between two expected numbers of entities that were computed by
+the same pipeline for the same texts, on different processors or in different batches."""
 
 LEAST_VALUES = {"doc": 0, "times": 1, "drawings": 1, "docs": 1, "expected": 0}
-"""The lowest values that these fields of a `Drawing` can have."""
+"""The minimum values of these fields of a `Drawing`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """The record of how a doc was drawn. It is saved as the "meta" of the task of the doc.
+    """The record of how a doc was drawn. It is saved as the "meta" of the doc's task.
 
-    doc (int): The number of the doc among the texts, from 0.
-    times (int): How often the doc was drawn.
-    probability (float): The probability of the doc at each drawing.
-    drawings (int): The number of drawings with the same seed.
+    doc (int): The index of the doc among the texts.
+    times (int): The number of times the doc was drawn.
+    probability (float): The probability of the doc per draw.
+    drawings (int): The number of draws with the same seed.
     docs (int): The number of texts.
-    seed (int): The random seed of the drawings.
+    seed (int): The random seed of the draws.
     expected (float): The number of entities that the pipeline expects in all texts.
     pipeline (str): The digest of the pipeline: see `digest_component`.
     texts (str): The digest of the texts.
@@ -71,7 +72,8 @@ class Drawing:
     texts: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The drawing as JSON. Fractions become strings, as annotation tools may round numbers."""
+        """Convert the record to a JSON-serializable dict. Floats are saved as strings, because
+        annotation tools may round numbers."""
         saved = asdict(self)
         saved["probability"] = repr(self.probability)
         saved["expected"] = repr(self.expected)
@@ -79,23 +81,24 @@ class Drawing:
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc have all fields of a drawing.
+        """Check whether the metadata of a doc contains all fields of a record.
 
         saved (Mapping[str, Any]): The metadata.
+        RETURNS (bool): True if all fields are present.
         """
         return all(name in saved for name in cls.__dataclass_fields__)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Drawing":
-        """Read a drawing that `to_dict` has made.
+        """Read a record written by `to_dict`.
 
-        saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
-        RETURNS (Drawing): The drawing.
-        RAISES (ValueError): If a field is missing, can't be converted to its type, or is out of its
+        saved (Mapping[str, Any]): The metadata of an annotated doc. Other keys are ignored.
+        RETURNS (Drawing): The record.
+        RAISES (ValueError): If a field is missing, can't be converted to its type, or is out of
             range.
         """
-        # The classes `int`, `float` and `str`, which convert the values below. They would be their
-        # names if this file imported `annotations` from `__future__`.
+        # The classes `int`, `float` and `str`, used below to convert values. If this module used
+        # `from __future__ import annotations`, these would be strings.
         types = {name: field.type for name, field in cls.__dataclass_fields__.items()}
         missing = [name for name in types if name not in saved]
         if missing:
@@ -109,14 +112,14 @@ class Drawing:
                 converted = value_type(value)  # type: ignore[operator]
             except (ValueError, TypeError, OverflowError):
                 converted = None
-            # A boolean is an integer for Python, and `int` cuts off the fraction of a number.
+            # A bool is also an int in Python, and `int` truncates floats.
             is_cut = isinstance(value, float) and converted != value and value_type is int
             if converted is None or isinstance(value, bool) or is_cut:
                 raise ValueError(
                     f"{name}: expected the value that `draw` wrote, got {shown(value)}"
                 )
             values[name] = converted
-        if not 0 < values["probability"] <= 1:  # NaN is refused, too.
+        if not 0 < values["probability"] <= 1:  # also rejects NaN
             raise ValueError(
                 "probability: expected a number above 0 and at most 1, got "
                 f"{shown(saved['probability'])}"
@@ -131,15 +134,15 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionDrawing:
-    """The record of how a session of `serve` drew an evaluation text. It is saved as the "meta" of
-    the task of the text. Each time texts are added to a session, a simple random sample of them is
-    drawn without replacement for evaluation.
+    """The record of how an evaluation text was drawn by a session of `serve`. It is saved as the
+    "meta" of the text's task. Whenever texts are added to a session, a simple random sample of them
+    is drawn without replacement for evaluation.
 
     drawn_by (str): `SERVE`.
-    addition (int): The number of the addition with the text, from 0. `OF_LABEL_STUDIO` for texts of
-        Label Studio.
-    added (int): The number of texts in this addition. It is 0 for texts from Label Studio, as it is
-        unknown.
+    addition (int): The index of the batch of texts that was added, starting from 0.
+        `OF_LABEL_STUDIO` for texts from Label Studio.
+    added (int): The number of texts in this batch. It is 0 for texts from Label Studio, because it
+        is unknown.
     """
 
     drawn_by: str
@@ -147,25 +150,26 @@ class SessionDrawing:
     added: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The drawing as JSON."""
+        """Convert the record to a JSON-serializable dict."""
         return asdict(self)
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc was recorded by a session of `serve`.
+        """Check whether the metadata of a doc was written by a session of `serve`.
 
         saved (Mapping[str, Any]): The metadata.
+        RETURNS (bool): True if the doc was drawn by `serve`.
         """
         return saved.get("drawn_by") == SERVE
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "SessionDrawing":
-        """Read a drawing that `to_dict` has made.
+        """Read a record written by `to_dict`.
 
-        saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
-        RETURNS (SessionDrawing): The drawing.
-        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field isn't a number in its
-            range.
+        saved (Mapping[str, Any]): The metadata of an annotated doc. Other keys are ignored.
+        RETURNS (SessionDrawing): The record.
+        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field isn't a number or is out
+            of range.
         """
         if not cls.is_in(saved):
             raise ValueError(
@@ -180,50 +184,50 @@ class SessionDrawing:
 
 
 class DrawnDoc(NamedTuple):
-    """A doc that was drawn to be annotated.
+    """A doc that was drawn for annotation.
 
     doc (Doc): The doc, with the predicted entities.
-    drawing (Drawing): How it was drawn.
+    drawing (Drawing): The record of how it was drawn.
     """
 
     doc: Doc
     drawing: Drawing
 
     def task(self, *, with_predictions: bool = False) -> Task:
-        """Make the task of the doc for annotators.
+        """Create the annotation task of the doc.
 
-        with_predictions (bool): Whether the task is pre-annotated with the predicted entities,
-            which may influence annotators.
+        with_predictions (bool): Whether to pre-annotate the task with the predicted entities, which
+            may influence annotators.
         RETURNS (Task): The task.
         """
         extra = {"meta": self.drawing.to_dict()}
         if with_predictions:
             return proposal(self.doc, extra)
-        # Without the predicted entities: the spans of a task without annotation are None, and it
-        # has no missing parts.
+        # Remove the predicted entities. A task without annotation has no spans and no missing
+        # parts.
         return doc_to_task(self.doc, extra)._replace(spans=None, missing=())
 
 
 def draw(
     nlp: Language, texts: Iterable[Doc], *, n: int = 50, seed: int = 0, name: str = "ner"
 ) -> list[DrawnDoc]:
-    """Draw docs at random, with replacement, to be annotated for `estimate`. Docs with more
-    expected mistakes are drawn with a higher probability: see `drawing_probs`.
+    """Draw random docs to annotate for `estimate`, with replacement. Docs with more expected
+    mistakes have a higher probability: see `drawing_probs`.
 
     nlp (Language): The trained pipeline.
-    texts (Iterable[Doc]): The docs, without annotation. Docs without tokens are left out.
-    n (int): The number of drawings, at least 1. A doc that is drawn twice is annotated once.
-    seed (int): The random seed of the drawings.
+    texts (Iterable[Doc]): The docs, without annotation. Docs without tokens are skipped.
+    n (int): The number of draws, at least 1. A doc that is drawn more than once is annotated once.
+    seed (int): The random seed of the draws.
     name (str): Name of the component.
-    RETURNS (list[DrawnDoc]): The docs, in the order in which they were first drawn.
-    RAISES (ValueError): If the component is missing, isn't trained, or has a `spans_key`; if no doc
-        has tokens, or `n` is out of its range.
+    RETURNS (list[DrawnDoc]): The docs, in the order they were first drawn.
+    RAISES (ValueError): If the component is missing, isn't trained, or has a `spans_key`; if all
+        docs are empty; or if `n` is invalid.
     """
     ner = get_trained(nlp, name)
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
     docs: list[Doc] = []
-    mistakes: list[float] = []  # the expected number of mistakes in each doc
+    mistakes: list[float] = []  # the expected number of mistakes per doc
     n_expected_entities = 0.0  # the expected number of gold entities in all docs
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
@@ -239,7 +243,7 @@ def draw(
     drawn_indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []
-    # A counter keeps the order in which the docs were first drawn.
+    # A Counter preserves the order in which docs were first drawn.
     for i, times in Counter(drawn_indices).items():
         drawing = Drawing(
             doc=i,
@@ -257,13 +261,13 @@ def draw(
 
 
 def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
-    """Read how annotated docs were drawn, and check that no drawn doc is missing.
+    """Read the records of annotated docs, and check that no drawn doc is missing.
 
-    docs (Sequence[Doc]): The annotated docs: all docs that `draw` returned for the same texts and
-        the same pipeline, for one or several seeds.
-    RETURNS (list[Drawing]): How each doc was drawn.
-    RAISES (ValueError): If a doc wasn't drawn or occurs twice, docs were drawn from different texts
-        or for different pipelines, or a drawn doc is missing.
+    docs (Sequence[Doc]): The annotated docs. They must be all docs that `draw` returned for the
+        same texts and pipeline, with one or several seeds.
+    RETURNS (list[Drawing]): The record of each doc.
+    RAISES (ValueError): If a doc wasn't drawn or occurs more than once; if docs were drawn from
+        different texts or for different pipelines; or if a drawn doc is missing.
     """
     drawings: list[Drawing] = []
     for doc in docs:
@@ -273,7 +277,7 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
         raise ValueError("expected drawn docs, got none")
     first_drawing = drawings[0]
     n_drawings_of_seed: Counter[int] = Counter()
-    seen_drawings: set[tuple[int, int]] = set()  # the seed and the number of each doc so far
+    seen_drawings: set[tuple[int, int]] = set()  # (seed, doc) of the records checked so far
     for drawing in drawings:
         for name in ("pipeline", "texts", "docs", "expected"):
             if getattr(drawing, name) != getattr(first_drawing, name):
@@ -298,9 +302,9 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
 
 
 def sample_of(drawings: Sequence[Drawing]) -> Sample:
-    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice counts twice.
+    """Create the sample for `estimators`. A doc that was drawn more than once is repeated.
 
-    drawings (Sequence[Drawing]): How each doc was drawn, at least one.
+    drawings (Sequence[Drawing]): The record of each doc. Must not be empty.
     RETURNS (Sample): The sample.
     """
     probs = [drawing.probability for drawing in drawings]
@@ -310,27 +314,28 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
 
 
 def sample_of_session(drawings: Sequence[SessionDrawing], n_docs: int) -> Sample:
-    """Make the sample of the annotated evaluation texts of a session for `estimators`.
+    """Create the sample of a session's annotated evaluation texts for `estimators`.
 
-    If texts were added to the session several times, each addition b is a part of the sample. It
-    has D_b texts, of which n_b are drawn and annotated; n is the sum of all n_b. Each annotated
-    text stands for D_b / n_b texts. This is its weight, which is 1 / (n q_i) in a `Sample`. So the
-    probabilities are
+    Each batch b of texts that was added to the session is a stratum. n_b of its D_b texts are drawn
+    and annotated, and n is the sum of all n_b. Each annotated text represents D_b / n_b texts. This
+    is its weight, which is 1 / (n q_i) in a `Sample`, so the probabilities are
 
         q_i = n_b / (n D_b)
 
-    drawings (Sequence[SessionDrawing]): How each of the n annotated texts was drawn.
-    n_docs (int): The number of all texts of the session.
+    drawings (Sequence[SessionDrawing]): The records of the n annotated texts.
+    n_docs (int): The number of all texts in the session.
     RETURNS (Sample): The sample.
-    RAISES (ValueError): If these additions don't have `n_docs` texts together: an addition has no
-        annotated text, or `n_docs` counts other texts. Also if only some texts are Label Studio's.
+    RAISES (ValueError): If these batches don't contain `n_docs` texts in total, because a batch has
+        no annotated texts, or `n_docs` includes other texts. Also if only some of the texts are
+        from Label Studio.
     """
-    # The number of texts of each addition. It is 0 for Label Studio, where `serve` doesn't count.
+    # The number of texts of each addition. It is 0 for Label Studio, where `serve` doesn't count
+    # them.
     sizes = {drawing.addition: drawing.added for drawing in drawings}
     if [*sizes] == [OF_LABEL_STUDIO]:
-        # All texts are Label Studio's.
+        # All texts are from Label Studio.
         sizes[OF_LABEL_STUDIO] = n_docs
-    # If a size is still 0, only some texts are Label Studio's.
+    # If a size is still 0, only some of the texts are from Label Studio.
     if sum(sizes.values()) != n_docs or 0 in sizes.values():
         raise ValueError(
             f"expected annotated evaluation texts from all {n_docs:,} texts, got some from "
@@ -346,15 +351,15 @@ def sample_of_session(drawings: Sequence[SessionDrawing], n_docs: int) -> Sample
 
 
 def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
-    """The weights of drawn docs for `conformal.threshold`.
+    """Compute the weights of drawn docs for `conformal.threshold`.
 
         weight_i = times_i (UNIFORM / D) / q_i
 
-    The doc i of D texts was drawn `times_i` times, with the probability q_i at each drawing. The
-    share UNIFORM of a probability is the same for all docs. So q_i is at least UNIFORM / D, and the
-    weight is at most `times_i`.
+    Doc i of D texts was drawn `times_i` times, with probability q_i per draw. Because the fraction
+    UNIFORM of the probabilities is uniform, q_i is at least UNIFORM / D, and the weight is at most
+    `times_i`.
 
-    drawings (Sequence[Drawing]): How each doc was drawn.
+    drawings (Sequence[Drawing]): The record of each doc.
     RETURNS (Floats1d): The weights. Shape: (docs,)
     """
     weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
@@ -362,10 +367,10 @@ def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
 
 
 def check_not_suggested(doc: Doc) -> None:
-    """Check that a doc was not chosen by `suggest`, which doesn't choose at random.
+    """Check that a doc was not chosen by `suggest`, because its choice is not random.
 
     doc (Doc): The doc.
-    RAISES (ValueError): If `suggest` chose it.
+    RAISES (ValueError): If it was chosen by `suggest`.
     """
     if CHOSEN_BY in doc.user_data:
         raise ValueError(
@@ -382,9 +387,9 @@ def check_drawn_by(
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of the pipeline.
     annotated (Sequence[Doc]): The drawn docs with their annotation.
-    drawing (Drawing): How they were drawn. It has the digest of the component.
-    RAISES (ValueError): If they were drawn for another pipeline, or the component was trained on
-        them since.
+    drawing (Drawing): A record of the docs. It contains the digest of the component.
+    RAISES (ValueError): If the docs were drawn for another pipeline, or the component has been
+        trained on them since.
     """
     if drawing.pipeline == digest_component(ner):
         return
@@ -416,7 +421,7 @@ def check_annotated(docs: Iterable[Doc]) -> None:
 
 
 def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a trained component whose entities are in `doc.ents`.
+    """Get a trained component that writes entities to `doc.ents`.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
@@ -431,8 +436,8 @@ def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def digest_component(ner: CostSensitiveNER) -> str:
-    """The digest of a component: of its labels, its training sentences, its decoding and its
-    temperature, but not of its weights. Other weights are detected by another expected number of
+    """Compute the digest of a component's labels, training sentences, decoding and temperature. The
+    weights are not included. Different weights are detected by comparing the expected number of
     entities: see `is_same_number`."""
     settings = {name: ner.cfg[name] for name in ("decoding", "temperature")}
     parts = (list(ner.labels), ner.trained_on.tolist(), settings)
@@ -444,15 +449,15 @@ def add_text(digest_of_texts: str, doc: Doc) -> str:
 
     digest_of_texts (str): The digest of the list so far. Empty for an empty list.
     doc (Doc): The doc.
-    RETURNS (str): The new digest.
+    RETURNS (str): The updated digest.
     """
     return digest(digest_of_texts, doc.text)[:DIGITS_OF_DIGEST]
 
 
 def is_same_number(number: float, other: float) -> bool:
-    """Whether two expected numbers of entities differ only by rounding.
+    """Check whether two expected numbers of entities are equal up to rounding errors.
 
     number (float), other (float): The numbers.
-    RETURNS (bool): Whether they do.
+    RETURNS (bool): Whether they are equal.
     """
     return abs(number - other) <= TOLERANCE_OF_EXPECTED * max(number, other, 1.0)

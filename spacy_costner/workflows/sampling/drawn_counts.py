@@ -1,4 +1,4 @@
-"""Count the entities of drawn docs, and compute the expected counts of all texts."""
+"""Count the entities in drawn docs, and compute the expected counts of all texts."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -19,11 +19,12 @@ from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
 from .suggestions import text_without_space
 
 EntityKey = tuple[int, int, str]
-"""Begin and end of an entity in the characters of its text without whitespace, and its label."""
+"""The begin and end of an entity, as character offsets into its text without whitespace, and its
+label."""
 
 
 class DrawnCounts(NamedTuple):
-    """The numbers of entities of a label, or of all labels, in the drawn docs: see `Count`.
+    """The number of entities of a label, or of all labels, in the drawn docs: see `Count`.
 
     annotated (Count): Annotated entities.
     correct (Count): Predicted entities that are annotated.
@@ -41,10 +42,10 @@ class Expectations(NamedTuple):
     docs (int): The number of texts.
     digest (str): The digest of the texts: see `add_text`.
     totals (ExpectedCounts): The sums over all texts. Shapes: (1, labels), (1,)
-    annotated_counts (ExpectedCounts): The expected counts of each annotated doc. Shapes: (docs,
-        labels), (docs,)
+    annotated_counts (ExpectedCounts): The expected counts of each annotated doc.
+        Shapes: (docs, labels), (docs,)
     predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
-    occurrences (list[int]): How often the text of each annotated doc is among the texts.
+    occurrences (list[int]): The number of texts that are equal to the text of each annotated doc.
     """
 
     docs: int
@@ -59,15 +60,15 @@ def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
 ) -> Expectations:
     """Predict all texts, sum their expected counts, and collect the expected counts of the
-    annotated docs. These are found among the texts by their text: docs with equal texts have equal
-    expected counts.
+    annotated docs. Annotated docs are matched by text, because docs with the same text have the
+    same expected counts.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
     texts (Iterable[Doc]): All texts, without annotation.
     annotated (Sequence[Doc]): The annotated docs.
     RETURNS (Expectations): The expected counts.
-    RAISES (ValueError): If no text has words.
+    RAISES (ValueError): If all texts are empty.
     """
     # The indices of the annotated docs, keyed by their text
     annotated_by_text: dict[str, list[int]] = {}
@@ -98,7 +99,8 @@ def expect_texts(
     if totals is None:
         raise ValueError("expected texts with words, got none")
 
-    # An annotated doc that isn't among the texts gets zeros: `check_are_texts` refuses it.
+    # Use zeros for annotated docs that aren't among the texts. They are rejected by
+    # `check_are_texts`.
     zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
     annotated_counts = [counts_of_annotated.get(i, zeros) for i in range(len(annotated))]
     return Expectations(
@@ -112,17 +114,18 @@ def expect_texts(
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """Make a key of each entity of a doc: its begin, its end, and its label. Begin and end are
-    counted in characters that are not whitespace, so the keys of two docs with the same words can
-    be compared even if their tokens or whitespace differ.
+    """Return a key for each entity of a doc: its begin, end and label. Offsets don't count
+    whitespace, so the keys of two docs with the same words can be compared even if their
+    tokenization or whitespace differs.
 
     doc (Doc): The doc.
-    labels (Collection[str] | None): Only entities with these labels have a key. None: all.
-    RETURNS (set[EntityKey]): The keys. In "in  New York", the entity "New York" with the label
-        "LOC" has the key (2, 9, "LOC").
+    labels (Collection[str] | None): The labels of the entities to include. If None, all are
+        included.
+    RETURNS (set[EntityKey]): The keys. In "in  New York", the key of the "LOC" entity "New York" is
+        (2, 9, "LOC").
     """
-    # For each character the number of characters before it that are not whitespace, and at the end
-    # the number of all of them. For "a b" it is 0 1 1 2.
+    # The number of non-whitespace characters before each character, followed by their total number.
+    # For "a b" it is 0 1 1 2.
     is_visible = [not character.isspace() for character in doc.text]
     n_visible_before = [0, *accumulate(is_visible)]
     keys: set[EntityKey] = set()
@@ -135,7 +138,7 @@ def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKe
 
 
 def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -> Floats2d:
-    """Count the entities of each doc that have each label. Shape: (docs, labels)"""
+    """Count the entities of each doc by label. Shape: (docs, labels)"""
     rows: list[list[int]] = []
     for keys in keys_of_docs:
         n_with_label = Counter(label for _, _, label in keys)
@@ -146,14 +149,14 @@ def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -
 def count_drawn(
     labels: Sequence[str], annotated: Sequence[Doc], expected: Expectations, times: Ints1d
 ) -> dict[str, DrawnCounts]:
-    """Count the entities of drawn docs that have each label.
+    """Count the entities in drawn docs by label.
 
-    labels (Sequence[str]): The labels of the model. Docs may have entities with other labels: their
-        expected counts are 0.
-    annotated (Sequence[Doc]): The drawn docs with their annotation, each once.
+    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels,
+        their expected counts are 0.
+    annotated (Sequence[Doc]): The distinct drawn docs with their annotation.
     expected (Expectations): The expected counts.
-    times (Ints1d): How often each doc was drawn. Shape: (docs,)
-    RETURNS (dict[str, DrawnCounts]): The counts by label, with a number for each drawing.
+    times (Ints1d): The number of times each doc was drawn. Shape: (docs,)
+    RETURNS (dict[str, DrawnCounts]): The counts by label, with one value per draw.
     """
     annotated_keys = [entity_keys(doc) for doc in annotated]
     correct_keys: list[set[EntityKey]] = []
@@ -162,7 +165,7 @@ def count_drawn(
         correct_keys.append(predicted & gold)
         unknown_labels.update(label for _, _, label in gold if label not in labels)
     all_labels = [*labels, *sorted(unknown_labels)]
-    # Arrays of the model get columns of zeros for the unknown labels.
+    # Pad the model's arrays with columns of zeros for the unknown labels.
     no_rows = (0, 0)
     unknown_columns = (0, len(unknown_labels))
     padding = [no_rows, unknown_columns]
@@ -170,10 +173,10 @@ def count_drawn(
     def make_counts(
         true_numbers: Floats2d, expected_numbers: Floats2d, totals: Floats2d
     ) -> list[Count]:
-        """Make the count of each label from the true numbers in the annotated docs, the expected
-        numbers there, and the expected totals of all texts. Shapes: (docs, all labels), (docs,
-        labels), (1, labels)"""
-        # A row for each drawing. Shapes: (drawings, all labels)
+        """Create the count of each label from the true and expected numbers in the annotated docs,
+        and the expected totals of all texts. Shapes: (docs, all labels), (docs, labels),
+        (1, labels)"""
+        # One row per draw. Shapes: (drawings, all labels)
         true_rows = numpy.repeat(true_numbers, times, axis=0)
         expected_rows = numpy.repeat(numpy.pad(expected_numbers, padding), times, axis=0)
         all_totals = numpy.pad(totals, padding)[0]
@@ -189,7 +192,7 @@ def count_drawn(
     totals = expected.totals
     gold_numbers = count_table(annotated_keys, all_labels)
     correct_numbers = count_table(correct_keys, all_labels)
-    # The number of predictions is known for all texts: the expected number is the true number.
+    # The number of predictions is known for all texts, so the expected number is the true number.
     predicted_numbers = numpy.pad(annotated_counts.predicted, padding)
     counts_of_labels = zip(
         make_counts(gold_numbers, annotated_counts.annotated, totals.annotated),
@@ -205,7 +208,7 @@ def sum_labels(counts: Iterable[DrawnCounts]) -> DrawnCounts:
     counts (Iterable[DrawnCounts]): The counts of each label.
     RETURNS (DrawnCounts): The sums.
     """
-    # Three tuples, each with the `Count` of each label
+    # Three tuples, each containing the `Count` of each label
     annotated, correct, predicted = zip(*counts)
     return DrawnCounts(
         annotated=reduce(add, annotated),

@@ -1,8 +1,9 @@
-"""Estimate how many entities texts have, and how good a pipeline is on them, with intervals.
+"""Estimate the number of entities in texts and the accuracy of a pipeline, with confidence
+intervals.
 
-Some of the texts are drawn at random and annotated: see `drawing` and `designs`. The expected
-counts of the model for all texts are corrected by the annotated docs: see `estimators` for the
-formulas. A measure is a number to estimate: a count of entities, or a score such as precision.
+Some of the texts are drawn at random and annotated: see `drawing` and `designs`. The annotated docs
+are used to correct the model's expected counts for all texts: see `estimators` for the formulas. A
+measure is a quantity to estimate: a number of entities, or a score such as precision.
 """
 
 from collections.abc import Iterable
@@ -32,29 +33,29 @@ from .estimators import (
 )
 
 MIN_DRAWINGS = 30
-"""The minimum number of drawings. Intervals of fewer drawings would contain the true number too
-rarely: `benchmarks/estimate.py` simulates that."""
+"""The minimum number of draws. With fewer draws, intervals would contain the true value too rarely:
+see the simulation in `benchmarks/estimate.py`."""
 
 MIN_ENTITIES = 20
-"""The minimum number of entities of a label in the drawn docs for an estimate of their number."""
+"""The minimum number of entities of a label in the drawn docs to estimate their total number."""
 
 MIN_OF_EACH = 10
-"""The minimum number of correct entities, and of wrong or missed entities, in the drawn docs for an
-estimate of a score."""
+"""The minimum number of correct entities, and of wrong or missed entities, in the drawn docs to
+estimate a score."""
 
 ALL_LABELS = "all"
-"""The label of the estimates for all labels together."""
+"""The label of the estimates over all labels."""
 
 
 @dataclass(frozen=True)
 class MeasureEstimate:
-    """The estimate of a count or a score by the model and the drawn docs together, and by each of
-    them alone.
+    """Estimates of a count or score: using both the model and the drawn docs, and using only one of
+    them.
 
-    estimate (Interval | None): The estimate and its interval. None if entities are too few.
-    model_alone (float): The expected value of the model, without drawn docs.
-    annotated_alone (Interval | None): The estimate by the annotated docs, without the model.
-    refusal (str): The reason why the estimate is missing. Empty if there is an estimate.
+    estimate (Interval | None): The estimate and its interval. None if there are too few entities.
+    model_alone (float): The expected value according to the model, without the drawn docs.
+    annotated_alone (Interval | None): The estimate from the annotated docs, without the model.
+    refusal (str): The reason why there is no estimate. Empty if there is an estimate.
     """
 
     estimate: Interval | None
@@ -68,13 +69,13 @@ class LabelEstimate:
     """The estimates for the entities of a label, or of all labels.
 
     label (str): The label, or `ALL_LABELS`.
-    drawn (int): The number of annotated entities in the drawn docs. A doc that was drawn twice
-        counts twice.
+    drawn (int): The number of annotated entities in the drawn docs. A doc that was drawn more than
+        once is counted each time.
     entities (MeasureEstimate): The number of entities that all texts would have if they were
         annotated.
     precision, recall, f (MeasureEstimate): The scores that the pipeline would have on all texts.
-    most_docs (int | None): An upper bound of the number of docs with the label, if no drawn doc has
-        it: see `most_docs_with_any`. None if a drawn doc has it.
+    most_docs (int | None): An upper bound on the number of docs with the label, if no drawn doc has
+        the label: see `most_docs_with_any`. None otherwise.
     """
 
     label: str
@@ -88,14 +89,15 @@ class LabelEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How many entities texts have, and how good a pipeline is on them.
+    """The estimated number of entities in texts, and the estimated scores of a pipeline on them.
 
     docs (int): The number of texts.
-    drawings (int): The number of drawings.
-    annotated (int): The number of annotated docs. A doc that was drawn twice counts once.
-    confidence (float): The probability that an interval contains the true number.
-    labels (list[LabelEstimate]): The estimates for all labels together, then for each label.
-    drawings_for_half (int): The number of drawings that halve the width of intervals.
+    drawings (int): The number of draws.
+    annotated (int): The number of distinct annotated docs.
+    confidence (float): The probability that an interval contains the true value.
+    labels (list[LabelEstimate]): The estimates over all labels, followed by the estimates for each
+        label.
+    drawings_for_half (int): The number of draws needed to halve the width of the intervals.
     notes (list[str]): Reasons why the estimates may be misleading.
     """
 
@@ -108,7 +110,7 @@ class Estimate:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The estimates as JSON."""
+        """Convert the estimates to a JSON-serializable dict."""
         return asdict(self)
 
 
@@ -122,30 +124,30 @@ def estimate(
     name: str = "ner",
     n_left_out: int = 0,
 ) -> Estimate:
-    """Estimate the number of entities in texts, and the precision, recall and F of a pipeline on
-    them. Intervals are valid for any model, also on out-of-domain texts.
+    """Estimate the number of entities in texts, and the precision, recall and F-score of a
+    pipeline. The intervals are valid for any model, even on out-of-domain texts.
 
     nlp (Language): The pipeline that the docs were drawn for.
-    drawn (Iterable[Doc]): The annotated docs: all docs that `draw` returned, for one or several
-        seeds, or the evaluation texts that a session of `serve` drew at random.
+    drawn (Iterable[Doc]): The annotated docs: either all docs returned by `draw`, for one or
+        several seeds, or the evaluation texts that a session of `serve` drew at random.
     texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
-    confidence (float): The probability that an interval contains the true number.
-    simple_random (bool): The annotated docs are your own simple random sample, without replacement,
-        instead of docs that `draw` drew.
+    confidence (float): The probability that an interval contains the true value.
+    simple_random (bool): Whether the annotated docs are your own simple random sample without
+        replacement, instead of docs drawn by `draw`.
     name (str): Name of the component.
-    n_left_out (int): The number of drawn docs that annotators left out. They are assumed to be like
-        the others, and a note says so.
-    RETURNS (Estimate): The estimates, for all labels together and for each.
-    RAISES (ValueError): If the component is missing or isn't trained, or `confidence` is out of its
-        range; if the drawn docs are too few, weren't drawn at random from these texts for this
-        pipeline, aren't all annotated, or have none of its labels.
+    n_left_out (int): The number of drawn docs that annotators skipped. They are assumed to be
+        similar to the others, and a note is added.
+    RETURNS (Estimate): The estimates, over all labels and for each label.
+    RAISES (ValueError): If the component is missing or isn't trained, or `confidence` is invalid;
+        or if there are too few drawn docs, or they weren't drawn at random from these texts for
+        this pipeline, aren't fully annotated, or don't contain any of its labels.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
     ner = get_trained(nlp, name)
     annotated = [doc for doc in drawn if len(doc)]
     check_annotated(annotated)
-    # Vectors may be learned from all texts, as drawn docs then have no advantage over other texts.
+    # Vectors may be trained on all texts, because this doesn't favour drawn docs over other texts.
     known = KnownText.from_component(nlp, ner, with_raw_text=False)
     design = find_design(nlp, ner, known, annotated, simple_random=simple_random)
     n_drawings = design.times.sum()
@@ -164,13 +166,13 @@ def estimate(
             "are assumed to be like the others"
         )
 
-    # Predict the texts, and find the probabilities of the drawn docs.
+    # Predict the texts, and compute the sampling probabilities of the drawn docs.
     expected = expect_texts(nlp, name, texts, annotated)
     sample = design.make_sample(expected)
 
-    # Estimate, for all labels together and for each label.
+    # Compute the estimates over all labels and for each label.
     counts = count_drawn(ner.labels, annotated, expected, design.times)
-    # The number of tokens is known for all texts: the expected number is the true number.
+    # The number of tokens is known for all texts, so the expected number is the true number.
     lengths = numpy.repeat(expected.annotated_counts.n_tokens, design.times)
     n_tokens = Count(lengths, lengths, float(expected.totals.n_tokens.sum()))
     counts_of_all = sum_labels(counts.values())
@@ -192,23 +194,23 @@ def estimate_label(
     label: str, counts: DrawnCounts, n_tokens: Count, sample: Sample, confidence: float
 ) -> LabelEstimate:
     """Estimate the number of entities and the scores of a label, or of all labels (`ALL_LABELS`),
-    from the counts in the drawn docs."""
+    using the counts in the drawn docs."""
     annotated, correct, predicted = counts
-    # The field `annotated` of each `Count` has the true number in each drawn doc.
+    # The attribute `annotated` of each `Count` is the true count in each drawn doc.
     n_annotated = int(annotated.annotated.sum())
     n_correct = int(correct.annotated.sum())
     n_false_alarms = int(predicted.annotated.sum()) - n_correct
     n_missed = n_annotated - n_correct
 
     most_docs = None
-    if n_annotated == 0:  # other texts may still have some
+    if n_annotated == 0:  # other texts may still contain some
         most_docs = most_docs_with_any(sample, confidence=confidence)
 
     def measure_score(
         numerator: Count, denominator: Count, n_wrong: int, wrong: str
     ) -> MeasureEstimate:
-        """Estimate a score, the ratio of two counts, unless the drawn docs have too few correct or
-        too few wrong entities. `wrong` is the name of wrong entities in the refusal."""
+        """Estimate a score, the ratio of two counts, unless there are too few correct or wrong
+        entities in the drawn docs. `wrong` describes the wrong entities in the refusal."""
         model_alone = float(ratio(numerator.expected_total, denominator.expected_total))
         if min(n_correct, n_wrong) < MIN_OF_EACH:
             refusal = (
@@ -243,8 +245,8 @@ def estimate_label(
 def measure_number(
     annotated: Count, n_tokens: Count, sample: Sample, confidence: float, most_docs: int | None
 ) -> MeasureEstimate:
-    """Estimate the number of entities in all texts, unless the drawn docs have too few. `most_docs`
-    is the bound of the number of docs with an entity if no drawn doc has one."""
+    """Estimate the number of entities in all texts, unless there are too few in the drawn docs.
+    `most_docs` is the upper bound on the number of docs with an entity if no drawn doc has one."""
     model_alone = annotated.expected_total
     n_annotated = int(annotated.annotated.sum())
     if n_annotated == 0:
@@ -256,8 +258,8 @@ def measure_number(
             model_alone, f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
         )
     total = estimate_total(annotated, sample, confidence=confidence)
-    # Without the model, the estimate is the number of entities per token of the annotated docs,
-    # times the number of tokens of all texts.
+    # Without the model, multiply the entities per token in the annotated docs by the number of
+    # tokens in all texts.
     entities_per_token = estimate_ratio(
         annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
     )
@@ -268,21 +270,21 @@ def measure_number(
 
 
 def without_estimate(model_alone: float, refusal: str) -> MeasureEstimate:
-    """Make a `MeasureEstimate` that only has the reason why there is no estimate."""
+    """Create a `MeasureEstimate` with only the reason why there is no estimate."""
     return MeasureEstimate(
         estimate=None, model_alone=model_alone, annotated_alone=None, refusal=refusal
     )
 
 
 def as_floats(interval: Interval) -> Interval:
-    """The interval of one sample as Python's numbers."""
+    """Convert the interval of a single sample to Python floats."""
     return Interval(*(float(bound) for bound in interval))
 
 
 def as_share(interval: Interval) -> Interval:
-    """The interval of a share as Python's numbers, limited to 0 to 1.
+    """Convert the interval of a share to Python floats, clipped to the range from 0 to 1.
 
-    interval (Interval): The interval of one sample.
-    RETURNS (Interval): The same interval within the limits.
+    interval (Interval): The interval of a single sample.
+    RETURNS (Interval): The clipped interval.
     """
     return Interval(*(min(max(float(bound), 0.0), 1.0) for bound in interval))

@@ -1,16 +1,16 @@
-"""Estimate a total over many docs, such as the number of their entities, or the ratio of two such
-totals, from a few docs that were drawn at random and annotated.
+"""Estimate a total over many docs, such as the number of entities, or the ratio of two totals, from
+a random sample of annotated docs.
 
-The true count of doc i is y_i. It is known only for the docs that were drawn. The count that a
-model expects, e_i, may be wrong, but is known for all D docs. There are n drawings, and each takes
-doc i with the probability q_i. The estimate is the expected total, corrected by the mean error of
-the model on the drawn docs:
+The true count y_i of doc i is only known for sampled docs. The count e_i expected by a model may be
+wrong, but is known for all D docs. There are n draws, and each of them selects doc i with
+probability q_i. The estimate is the expected total, corrected by the mean error of the model on the
+sampled docs:
 
     total = sum_i e_i + (1/n) sum_{drawn i} (y_i - e_i) / q_i
 
-Its mean over all possible drawings is the true total, sum_i y_i, even if the model is bad: only the
-drawing is random. The better the model, the narrower the interval. With e_i = 0 for all docs, the
-estimate doesn't depend on the model.
+The estimator is unbiased: its mean over all possible samples is the true total, sum_i y_i. This
+doesn't depend on the quality of the model, because only the sampling is random. Better models
+result in narrower intervals. If e_i = 0 for all docs, the estimate doesn't depend on the model.
 
 Hansen & Hurwitz, 1943, "On the Theory of Sampling from Finite Populations"; Särndal, Swensson &
 Wretman, 1992, "Model Assisted Survey Sampling", section 6.3 (the difference estimator);
@@ -30,23 +30,24 @@ from thinc.types import Floats1d, FloatsXd, Ints1d
 from ...metrics import logistic
 
 UNIFORM = 0.5
-"""The part of the probability of a doc that is the same for all docs. So docs about which a model
-is overconfident may be drawn, too, and no doc counts more than 1 / UNIFORM times as much as in a
+"""The uniform part of the sampling probabilities. It ensures that docs are also sampled if the
+model is overconfident about them, and that no doc has more than 1 / UNIFORM times its weight in a
 simple random sample."""
 
 STEPS_OF_DEGREES = 10
-"""Degrees of freedom are rounded down to a tenth, so that fewer quantiles have to be computed."""
+"""Degrees of freedom are rounded down to a multiple of 1 / STEPS_OF_DEGREES, to reduce the number
+of quantiles to compute."""
 
 MAX_LOG_MARGIN = 100.0
-"""Larger margins of a logarithm are cut off, as their exponential could overflow."""
+"""The maximum margin on a log scale. The exponential of a larger margin could overflow."""
 
 N_ANGLES = 20_001
-"""The number of points at which the density of Student's t is integrated. Simpson's rule needs an
-odd number."""
+"""The number of points for integrating the density of Student's t. Simpson's rule requires an odd
+number."""
 
 
 class Interval(NamedTuple):
-    """An estimate and its confidence interval: numbers, or arrays of the same shape.
+    """An estimate and its confidence interval. The fields are numbers or arrays of the same shape.
 
     value (Any): The estimate.
     low (Any): The lower end of the interval.
@@ -59,15 +60,15 @@ class Interval(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Docs that were drawn at random from D docs, by n drawings. Leading dimensions are for several
-    samples, as in a simulation.
+    """A random sample of n draws from D docs. Leading dimensions are for several samples, e.g. in a
+    simulation.
 
-    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Without replacement,
-        n q_i is the sampling fraction of its part. Shape: (..., n)
-    n_docs (int): The number of docs that were drawn from, D.
-    with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
-        docs are a simple random sample without replacement, or one such sample of each part.
-    n_parts (int): The number of parts (strata) of the D docs.
+    probs (FloatsXd): The probability q_i of each drawn doc per draw. Without replacement, n q_i is
+        the sampling fraction of its stratum. Shape: (..., n)
+    n_docs (int): The number of docs to draw from, D.
+    with_replacement (bool): Whether a doc can be drawn, and counted, more than once. If False, the
+        docs are a simple random sample without replacement, or one such sample per stratum.
+    n_parts (int): The number of strata.
     """
 
     probs: FloatsXd
@@ -77,15 +78,15 @@ class Sample(NamedTuple):
 
     @property
     def n_drawn(self) -> int:
-        """The number of drawings, n."""
+        """The number of draws, n."""
         return int(self.probs.shape[-1])
 
     @property
     def correction(self) -> float:
-        """The finite population correction: a factor of the variance. Without replacement it falls
-        to 0 as more docs are drawn, as the drawing of all docs isn't random. With replacement it is
-        1. Several parts would need different factors: it is 1 then, which makes the variance too
-        large rather than too small."""
+        """The finite population correction, a factor of the variance. Without replacement, it
+        decreases to 0 as more docs are drawn, because a sample of all docs isn't random. With
+        replacement, it is 1. It is also 1 if there are several strata, which would need different
+        factors. This overestimates the variance rather than underestimating it."""
         if self.with_replacement or self.n_parts > 1:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
@@ -93,11 +94,11 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """The number of items in docs, such as entities of a label. The sum of two counts is a count.
+    """A number of items in docs, such as entities of a label. The sum of two counts is a count.
 
-    annotated (FloatsXd): The true number in each drawn doc, y_i. Shape: (..., n)
-    expected (FloatsXd): The number that the model expects in each drawn doc, e_i. Shape: (..., n)
-    expected_total (float): The number that the model expects in all D docs.
+    annotated (FloatsXd): The true count in each drawn doc, y_i. Shape: (..., n)
+    expected (FloatsXd): The count expected by the model in each drawn doc, e_i. Shape: (..., n)
+    expected_total (float): The count expected by the model in all D docs.
     """
 
     annotated: FloatsXd
@@ -112,30 +113,30 @@ class Count:
         )
 
     def without_model(self) -> "Count":
-        """The same count with expected numbers of 0, so that the estimate doesn't depend on the
-        model."""
+        """Return the same count with expected counts of 0, so that the estimate doesn't depend on
+        the model."""
         nothing = numpy.zeros_like(self.expected)
         return Count(self.annotated, expected=nothing, expected_total=0.0)
 
 
 def drawing_probs(mistakes: Floats1d) -> Floats1d:
-    """Choose the probability of each doc at a drawing. A part of it is proportional to the expected
-    number of mistakes in the doc, the rest is uniform.
+    """Compute the probability of each doc per draw. One part is proportional to the expected number
+    of mistakes in the doc, the other part is uniform.
 
         q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
-    mistakes (Floats1d): The expected number of mistakes of each of D docs, at least 0. D is at
+    mistakes (Floats1d): The expected number of mistakes in each of D docs, non-negative. D is at
         least 1. Shape: (D,)
     RETURNS (Floats1d): The probabilities, which sum to 1. Shape: (D,)
 
     Zrnic & Candès, 2024, section 3: intervals are narrowest if the probability of a doc is
-    proportional to the expected error of its count. The uniform part limits the harm if the
-    expected error is wrong.
+    proportional to the expected error of its count. The uniform part limits the effect of wrong
+    expectations.
     """
     n_docs = len(mistakes)
     uniform = numpy.full(n_docs, 1 / n_docs)
     total = mistakes.sum()
-    if total == 0:  # the model expects no mistakes
+    if total == 0:  # no expected mistakes
         return uniform
     return (1 - UNIFORM) * (mistakes / total) + UNIFORM * uniform
 
@@ -143,36 +144,37 @@ def drawing_probs(mistakes: Floats1d) -> Floats1d:
 def draw_docs(probs: Floats1d, n: int, rng: Generator) -> Ints1d:
     """Draw n docs with replacement.
 
-    probs (Floats1d): The probability of each doc at each drawing. Shape: (D,)
-    n (int): The number of drawings.
+    probs (Floats1d): The probability of each doc per draw. Shape: (D,)
+    n (int): The number of draws.
     rng (Generator): The random number generator.
-    RETURNS (Ints1d): The indices of the drawn docs, in the order of the drawings. Shape: (n,)
+    RETURNS (Ints1d): The indices of the drawn docs, in order. Shape: (n,)
     """
     return rng.choice(len(probs), size=n, p=probs)
 
 
 def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) -> Interval:
-    """Estimate the count in all docs, without bias, by the equation at the top of this file. It is
-    a mean over the drawings k, each of which takes some doc i:
+    """Compute an unbiased estimate of the count in all docs, using the equation in the module
+    docstring. It is the mean over all draws k, where draw k selects doc i:
 
         total = mean_k z_k,   z_k = sum_j e_j + (y_i - e_i) / q_i
 
-    If the total is above 0, the interval of its logarithm is used, so that its ends are above 0.
+    If the total is positive, the interval is computed on a log scale, so that its ends are
+    positive.
 
-    count (Count): The true count in the drawn docs, and the expected counts.
-    sample (Sample): The drawn docs, at least 2.
-    confidence (float): The probability that the interval contains the true count. It is exact only
-        for many drawings.
+    count (Count): The true and expected counts in the drawn docs, and the expected total.
+    sample (Sample): The sample, with at least 2 draws.
+    confidence (float): The probability that the interval contains the true count. It is only exact
+        for large samples.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     estimates = _estimate_by_drawing(count, sample)
     total = estimates.mean(axis=-1)
     margin = _margin(estimates, sample, confidence)
-    # A small change of a total changes its logarithm by change / total: the delta method.
+    # Delta method: a small change in the total changes its logarithm by change / total.
     is_positive = total > 0
     safe_total = numpy.where(is_positive, total, 1.0)
     log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
-    # The upper limit only keeps `exp` from overflowing.
+    # Prevent an overflow of `exp`.
     factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
     low = numpy.where(is_positive, total / factor, total - margin)
     high = numpy.where(is_positive, total * factor, total + margin)
@@ -187,13 +189,13 @@ def estimate_ratio(
         ratio = A / B,   A = mean_k a_k,   B = mean_k b_k
         variance of the ratio = variance of mean_k (a_k - ratio b_k) / B
 
-    a_k and b_k are the estimates of the two counts from the drawing k: z_k in `estimate_total`. The
-    ratio is linearized (Taylor series); the bias of its variance is of the order of 1 / n.
+    a_k and b_k are the estimates of the two counts from draw k: see z_k in `estimate_total`. The
+    ratio is linearized (Taylor series). The bias of its variance is of order 1 / n.
 
     numerator, denominator (Count): The counts. If the estimate B is 0, the ratio is 0.
-    sample (Sample): The drawn docs, at least 2.
-    confidence (float): The probability that the interval contains the true value. It is exact for
-        many drawings only.
+    sample (Sample): The sample, with at least 2 draws.
+    confidence (float): The probability that the interval contains the true value. It is only exact
+        for large samples.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
 
     Särndal, Swensson & Wretman, 1992, section 5.6.
@@ -205,20 +207,20 @@ def estimate_ratio(
 def estimate_share(
     part: Count, whole: Count, sample: Sample, *, confidence: float = 0.95
 ) -> Interval:
-    """Estimate a count as a share of another count in all docs, such as a precision or F.
+    """Estimate a count as a share of another count in all docs, such as a precision or F-score.
 
         log odds = log(share / (1 - share))
         margin of the log odds = margin / (share (1 - share))
 
-    The share is the ratio of `estimate_ratio`, with its margin. The interval of the log odds is
-    used: its ends are between 0 and 1, and if few docs are drawn it contains the true share more
-    often. Both counts are estimates, so the ratio may be 0 or less, or 1 or more. Then it has no
-    log odds, and gets the interval of `estimate_ratio`.
+    Share and margin are computed as in `estimate_ratio`. The interval is computed for the log odds,
+    so its ends are between 0 and 1, and it has better coverage in small samples. Because both
+    counts are estimates, the ratio may not be between 0 and 1. In this case it has no log odds, and
+    the interval of `estimate_ratio` is used.
 
     part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
-    sample (Sample): The drawn docs, at least 2.
-    confidence (float): The probability that the interval contains the true value. It is exact for
-        many drawings only.
+    sample (Sample): The sample, with at least 2 draws.
+    confidence (float): The probability that the interval contains the true value. It is only exact
+        for large samples.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     value, margin = _ratio_and_margin(part, whole, sample, confidence)
@@ -235,11 +237,11 @@ def estimate_share(
 def _ratio_and_margin(
     numerator: Count, denominator: Count, sample: Sample, confidence: float
 ) -> tuple[FloatsXd, FloatsXd]:
-    """The ratio of two estimated totals, and half of the width of its interval: see
+    """Compute the ratio of two estimated totals, and half the width of its interval: see
     `estimate_ratio`. Shapes: (...)"""
     numerator_estimates = _estimate_by_drawing(numerator, sample)
     denominator_estimates = _estimate_by_drawing(denominator, sample)
-    # A last dimension of 1 is kept, so that both can be combined with the drawings. Shape: (..., 1)
+    # Keep the last dimension, so that both totals can be broadcast to the draws. Shape: (..., 1)
     numerator_total = numerator_estimates.mean(axis=-1, keepdims=True)
     denominator_total = denominator_estimates.mean(axis=-1, keepdims=True)
     is_zero = denominator_total == 0
@@ -250,39 +252,42 @@ def _ratio_and_margin(
 
 
 def drawings_for_half(sample: Sample) -> int:
-    """Compute the number of drawings that halve the width of an interval, including the n drawings
-    of the sample. The variance has to fall to a quarter. So the number m of drawings from D docs is
+    """Compute the number of draws needed to halve the width of an interval, including the n draws
+    of the sample. The variance has to decrease to a quarter, so the number m of draws from D docs
+    is
 
         m = 4 n                              with replacement
-        1/m - 1/D = (1/n - 1/D) / 4          without: the variance of m drawings on the left
+        1/m - 1/D = (1/n - 1/D) / 4          without replacement
 
-    sample (Sample): The drawn docs.
-    RETURNS (int): The number of drawings, m.
+    sample (Sample): The sample.
+    RETURNS (int): The number of draws, m.
     """
     n = sample.n_drawn
     if sample.with_replacement:
         return 4 * n
     inverse = 1 / sample.n_docs + (1 / n - 1 / sample.n_docs) / 4
-    # Rounding may put a whole number slightly above itself.
+    # Subtract a small number, because rounding errors may result in a value slightly above an
+    # integer.
     return math.ceil(1 / inverse - 1e-9)
 
 
 def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
-    """An upper bound of the number of docs with some property, such as an entity of a rare label,
-    if no drawn doc has it.
+    """Compute an upper bound on the number of docs with some property, such as an entity of a rare
+    label, if no drawn doc has this property.
 
-    Q is the probability that a drawing takes any of these docs: the sum of their q_i. The
-    probability that n drawings take none of them is (1 - Q)^n. It should not be below
+    Q is the probability that a draw selects a doc with the property, i.e. the sum of the q_i of
+    these docs. The probability that none of n draws selects one is (1 - Q)^n. It should be at least
     1 - confidence:
 
         Q <= 1 - (1 - confidence)^(1/n)
 
-    With replacement, each q_i is at least UNIFORM / D. Without, all docs of a part have the same
-    q_i, and some docs of each part are drawn. So q_i is at least the lowest q_i of the drawn docs:
-    1 / D in a simple random sample. The number of docs with the property is at most Q divided by
-    the lowest q_i. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
+    The number of docs with the property is at most Q divided by the lowest q_i. With replacement,
+    each q_i is at least UNIFORM / D. Without replacement, all docs of a stratum have the same q_i,
+    and each stratum is sampled, so the lowest q_i is the lowest q_i of the drawn docs (1 / D in a
+    simple random sample). The bound also holds without replacement, because the probability is then
+    below (1 - Q)^n.
 
-    sample (Sample): The drawn docs.
+    sample (Sample): The sample.
     confidence (float): The probability that the bound holds.
     RETURNS (int): The bound.
     """
@@ -294,36 +299,39 @@ def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
 
 
 def _estimate_by_drawing(count: Count, sample: Sample) -> FloatsXd:
-    """Estimate the count in all docs from each drawing alone: z_k in `estimate_total`. The mean of
-    these numbers is the estimate. Shape: (..., n)"""
+    """Estimate the count in all docs from each draw separately: see z_k in `estimate_total`. The
+    estimate is the mean of these values. Shape: (..., n)"""
     return count.expected_total + (count.annotated - count.expected) / sample.probs
 
 
 def _margin(values: FloatsXd, sample: Sample, confidence: float) -> FloatsXd:
-    """Half the width of the confidence interval for the mean of `values`, which has a value for
-    each drawing. Shapes: (..., n) to (...)"""
+    """Compute half the width of the confidence interval for the mean of `values`, one value per
+    draw. Shapes: (..., n) to (...)"""
     quantile = student_quantile((1 + confidence) / 2, degrees_of_freedom(values))
     return quantile * numpy.sqrt(variance_of_mean(values, sample))
 
 
 def variance_of_mean(values: FloatsXd, sample: Sample) -> FloatsXd:
-    """Estimate the variance of a mean over drawings, without bias if the sample has one part.
+    """Estimate the variance of a mean over draws. The estimate is unbiased if there is a single
+    stratum.
 
         correction s^2 / n,   correction = 1, or 1 - n / D without replacement
 
-    If it has several, s^2 contains the differences between the parts, too. Then the variance is too
-    large rather than too small. Shapes: (..., n) to (...)"""
+    If there are several strata, s^2 includes the differences between them, so the variance is
+    overestimated rather than underestimated. Shapes: (..., n) to (...)
+    """
     return sample.correction * values.var(axis=-1, ddof=1) / sample.n_drawn
 
 
 def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
-    """The degrees of freedom of the variance of n values, for an interval by Student's t.
+    """Compute the degrees of freedom of the variance of n values, for an interval based on
+    Student's t.
 
         2 n / (kurtosis - (n - 3) / (n - 1)),   at most n - 1
 
-    Normal values, with a kurtosis of 3, have n - 1. If a few docs have most of the error, the
-    kurtosis is higher and the variance is less certain, as if there were fewer values. The degrees
-    are at least 1. Shapes: (..., n) to (...)
+    Normally distributed values, with a kurtosis of 3, have n - 1 degrees of freedom. If a few docs
+    account for most of the error, the kurtosis is higher, and the variance is less certain, as if
+    there were fewer values. There is at least 1 degree of freedom. Shapes: (..., n) to (...)
 
     Satterthwaite, 1946, "An Approximate Distribution of Estimates of Variance Components".
     """
@@ -334,16 +342,17 @@ def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
     is_constant = mean_square == 0
     kurtosis = mean_fourth_power / numpy.where(is_constant, 1.0, mean_square) ** 2
     # The kurtosis is at least 1, so the divisor is positive. If all values are equal, the kurtosis
-    # is undefined, and the variance is 0 with any divisor.
+    # is undefined, but the variance is 0 for any divisor.
     divisor = numpy.where(is_constant, 1.0, kurtosis - (n - 3) / (n - 1))
     return numpy.clip(2 * n / divisor, 1, n - 1)
 
 
 def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
-    """The quantile of Student's t distribution at a probability of at least one half. The degrees
-    of freedom, at least 1, are rounded down to a tenth. The shape is the shape of `degrees`."""
+    """Compute a quantile of Student's t distribution, for a probability of at least 0.5. The
+    degrees of freedom, at least 1, are rounded down to a tenth. The result has the shape of
+    `degrees`."""
     tenths = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
-    # Each distinct number of degrees is computed once.
+    # Compute the quantile only once for each distinct number of degrees.
     distinct_tenths, index_in_distinct = numpy.unique(tenths, return_inverse=True)
     quantiles: list[float] = []
     for n_tenths in distinct_tenths.tolist():
@@ -353,22 +362,23 @@ def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
 
 @cache
 def _student_quantile(prob: float, degrees: float) -> float:
-    """The quantile of Student's t with v degrees of freedom.
+    """Compute a quantile of Student's t with v degrees of freedom.
 
-    With the substitution t = sqrt(v) tan(a), the density of the angle a is proportional to
-    cos(a)^(v - 1), from 0 to a right angle. It is integrated by Simpson's rule."""
+    After substituting t = sqrt(v) tan(a), the angle a has a density proportional to cos(a)^(v - 1),
+    from 0 to a right angle. The density is integrated with Simpson's rule.
+    """
     angles = numpy.linspace(0, math.pi / 2, N_ANGLES)
-    # The cosine of a right angle may be slightly below 0 by rounding.
+    # Rounding errors may make the cosine of a right angle slightly negative.
     density = numpy.maximum(numpy.cos(angles), 0.0) ** (degrees - 1)
-    # Simpson's rule takes the points in threes: the first, middle and last point of each step. The
-    # last point of a step is the first of the next one. All steps have the same width, which the
-    # division by the whole integral takes out again. Shape: (N_ANGLES // 2,)
+    # Simpson's rule uses three points per step: first, middle and last. The last point of a step is
+    # the first point of the next one. The width of the steps cancels out when dividing by the total
+    # integral. Shape: (N_ANGLES // 2,)
     first = density[:-2:2]
     middle = density[1:-1:2]
     last = density[2::2]
     steps = (first + 4 * middle + last) / 6
-    integral = numpy.append(0.0, numpy.cumsum(steps))  # from 0 to each second angle
-    # The distribution is symmetric: half of it is above 0.
+    integral = numpy.append(0.0, numpy.cumsum(steps))  # from 0 to every second angle
+    # The distribution is symmetric, so half of the probability is above 0.
     probs_above_0 = integral / integral[-1] / 2  # P(0 < T < t)
     angle = numpy.interp(prob - 0.5, probs_above_0, angles[::2])
     return math.sqrt(degrees) * math.tan(angle)

@@ -1,10 +1,10 @@
 """Active learning: choose the docs to annotate next by uncertainty sampling.
 
-Docs are chosen from a pool. The worth of a doc is its score, the uncertainty of the model, divided
-by its price, the work of its annotation. Docs that are chosen together should be diverse: a doc is
-worth less if the model is uncertain about the same words as in docs that are chosen already. So the
-score of a doc is divided among its words, and these parts are its *shares* (`Shares`). Entities
-that a doc has already are *preset*: they are taken as correct.
+Docs are chosen from a pool. The worth of a doc is its score (the uncertainty of the model), divided
+by its price (the effort of annotating it). The chosen docs should be diverse: a doc is worth less
+if the model is uncertain about the same words as in docs that were already chosen. For this
+purpose, the score of a doc is divided among its words into *shares* (`Shares`). Entities that are
+already set on a doc are called *preset* and assumed to be correct.
 """
 
 import warnings
@@ -29,25 +29,28 @@ from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
 MIN_SHARE = 0.02
-"""A word is uncertain if the uncertainty of its tokens in the doc has a sum above this share of the
-highest sum."""
+"""A word is uncertain if the total uncertainty of its tokens in the doc is above this fraction of
+the highest total."""
 
 DECAY = 0.5
-"""After each chosen doc in which a word is uncertain, the word is worth half as much."""
+"""The factor by which the worth of a word is multiplied for each chosen doc in which the word is
+uncertain."""
 
 PRICE_PER_DOC = 20.0
-"""The price of a doc in tokens, in addition to the number of its tokens."""
+"""The fixed price of each doc, in tokens. It is added to the number of tokens in the doc."""
 
 PRICE_PER_WORD = 10.0
-"""The price of an uncertain word in tokens. Without it, lists of names would be suggested first."""
+"""The price of an uncertain word, in tokens. Without it, lists of names would be suggested
+first."""
 
 
 class NoDocsError(ValueError):
-    """The pool has no docs to choose from."""
+    """Raised if there are no docs in the pool to choose from."""
 
 
 class Uncertainty(NamedTuple):
-    """The uncertainty of a model about D docs and their N tokens, by one of `UNCERTAINTY_MEASURES`.
+    """The uncertainty of a model about D docs with N tokens, according to one of
+    `UNCERTAINTY_MEASURES`.
 
     docs (Floats1d): The uncertainty about each doc. Shape: (D,)
     tokens (Floats1d): The uncertainty about each token of all docs. Shape: (N,)
@@ -58,14 +61,15 @@ class Uncertainty(NamedTuple):
 
 
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by entropy, in nats: of the path of a doc, and of the tag of a token.
+    """Measure uncertainty by entropy, in nats: the entropy of the path of each doc, and of the tag
+    of each token.
 
         - sum_y p(y) log p(y)
 
     The sum is over all paths y of the doc, or over all tags y of the token. (`ner` isn't used.)
     """
     probs = posterior.marginals.astype("float64")  # (N, number of tags)
-    # The logarithm of the probability 0 is left at 0, as 0 log 0 counts as 0.
+    # Use 0 as the logarithm of 0, so that 0 log 0 = 0.
     logs = numpy.log(probs, out=numpy.zeros_like(probs), where=probs > 0)
     return Uncertainty(posterior.entropy, -(probs * logs).sum(axis=1))
 
@@ -80,28 +84,28 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
-    # The log-probability of the best path in each doc. Shape: (1, D)
+    # The log-probability of the best path of each doc. Shape: (1, D)
     _, log_probs = posterior.best_paths(k=1)
     doc_uncertainties = -numpy.expm1(log_probs[0])  # 1 - p, without the rounding error near 0
     token_uncertainties = 1.0 - posterior.marginals.max(axis=1).astype("float64")
-    # By rounding, a probability may be slightly above 1.
+    # Rounding errors may make a probability slightly larger than 1.
     return Uncertainty(doc_uncertainties, numpy.maximum(token_uncertainties, 0.0))
 
 
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by cost. The cost of a token is the expected cost of its tag a_t on the
-    path with the lowest expected cost. The cost of a doc is the sum over its tokens.
+    """Measure uncertainty by expected cost. The cost of a token is the expected cost of its tag a_t
+    on the path with the lowest expected cost. The cost of a doc is the sum over its tokens.
 
         sum_k p(y_t = k) cost[k, a_t]
 
-    The costs of the decoding are used or, if it doesn't minimise expected costs, 1 for each wrong
-    tag: see `CostSensitiveNER.expected_costs`.
+    The costs are taken from the decoding. If it doesn't minimise expected costs, the cost of each
+    wrong tag is 1: see `CostSensitiveNER.expected_costs`.
 
     ner (CostSensitiveNER): The component.
     posterior (Posterior): The posterior of the docs.
     RETURNS (Uncertainty): The expected costs of docs and tokens.
     """
-    # By rounding, an expected cost may be slightly below 0.
+    # Rounding errors may make an expected cost slightly negative.
     token_costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     n_docs = len(posterior.doc_lengths)
     doc_of_token = numpy.repeat(numpy.arange(n_docs), posterior.doc_lengths)
@@ -110,26 +114,27 @@ def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
 
 
 UncertaintyMeasure = Callable[[CostSensitiveNER, Posterior], Uncertainty]
-"""Maps a component and the posterior of docs to the uncertainty about them."""
+"""Maps a component and the posterior of docs to the uncertainty about the docs."""
 
 UNCERTAINTY_MEASURES: dict[str, UncertaintyMeasure] = {
     "cost": by_cost,
     "entropy": by_entropy,
     "least-confidence": by_least_confidence,
 }
-"""The measures of uncertainty, keyed by the value of the parameter `by` of `suggest`."""
+"""The uncertainty measures, keyed by the value of the argument `by` of `suggest`."""
 
 CHOSEN_BY = "chosen_by"
-"""The key in the metadata of a doc that was suggested, and not drawn at random."""
+"""The metadata key of docs that were suggested rather than drawn at random."""
 
 PRICES = ("token", "doc")
-"""The values of the parameter `per` of `suggest`: docs have prices, or all have the same price."""
+"""The values of the argument `per` of `suggest`: "token" for different prices, or "doc" for the
+same price for all docs."""
 
 
 class Candidate(NamedTuple):
-    """A doc of the pool that may be chosen.
+    """A doc in the pool that can be chosen.
 
-    doc_index (int): The index of the doc among all docs.
+    doc_index (int): The index of the doc in the pool.
     doc (Doc): The doc.
     score (float): The uncertainty about the doc.
     shares (Shares): The uncertain words, and their shares of the score.
@@ -144,7 +149,7 @@ class Candidate(NamedTuple):
 class Suggestion(NamedTuple):
     """A doc to annotate.
 
-    place (int): The index of the doc among all docs.
+    place (int): The index of the doc in the pool.
     score (float): The uncertainty about the doc. Without a model: see `suggest_first`.
     doc (Doc): The doc, with the predicted entities if there is a model.
     """
@@ -154,28 +159,28 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """Make a task from the doc, pre-annotated with the predicted entities. Without a model, the
-        task has no annotation."""
+        """Create a task from the doc, pre-annotated with the predicted entities. Without a model,
+        the task has no annotation."""
         meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
         return proposal(self.doc, {"meta": meta})
 
 
 def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
-    """Make a task from a doc, pre-annotated with its predicted entities and their probabilities. If
-    the doc has no annotation, the task has none.
+    """Create a task from a doc, pre-annotated with its predicted entities and their probabilities.
+    If the doc has no annotation, neither does the task.
 
     doc (Doc): The predicted doc.
-    extra (Mapping[str, Any]): Other keys of the task.
+    extra (Mapping[str, Any]): Additional keys of the task.
     RETURNS (Task): The task.
     """
     task = doc_to_task(doc, extra)
     if task.spans is None:  # without a model
         return task
     spans: list[TaskSpan] = []
-    # The spans of the task are the entities of the doc, in the same order.
+    # The spans of the task are aligned with the entities of the doc.
     for span, ent in zip(task.spans, doc.ents):
         prob = prob_of(ent)
-        if prob is None:  # The entity is preset.
+        if prob is None:  # a preset entity
             prob = 1.0
         score = round(prob, 4)
         spans.append(span._replace(extra={**span.extra, "score": score}))
@@ -183,7 +188,7 @@ def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
 
 
 def price_of(candidate: Candidate) -> float:
-    """The price of annotating a doc, in tokens."""
+    """Return the price of annotating a doc, in tokens."""
     # Only uncertain words have a share: see `measure_pool`.
     n_uncertain_words = len(candidate.shares.features)
     return len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_uncertain_words
@@ -203,18 +208,19 @@ def suggest(
     """Choose the docs that are most worth annotating, and predict their entities.
 
     nlp (Language): The trained pipeline.
-    docs (Iterable[Doc]): The pool, without annotation or with preset entities. Docs without words
-        or with the text of an earlier doc are left out.
-    n (int): Number of docs to choose, at least 1. If the pool has fewer, all are chosen.
-    by (Literal["cost", "entropy", "least-confidence"]): Measure of the uncertainty about a doc.
-    per (Literal["token", "doc"]): Price of a doc: by its tokens, or the same for all docs.
-    diverse (bool): Whether a doc is worth less if its uncertain words are uncertain in chosen docs,
-        too.
+    docs (Iterable[Doc]): The pool of docs without annotation or with preset entities. Docs without
+        words, and docs with the same text as an earlier doc, are skipped.
+    n (int): Number of docs to choose, at least 1. If there are fewer in the pool, all are chosen.
+    by (Literal["cost", "entropy", "least-confidence"]): The measure of uncertainty about a doc.
+    per (Literal["token", "doc"]): Whether the price of a doc depends on its tokens, or is the same
+        for all docs.
+    diverse (bool): Whether a doc is worth less if its uncertain words are also uncertain in other
+        chosen docs.
     name (str): Name of the component.
-    annotated (Iterable[Doc]): Docs that are annotated already: their texts are left out.
-    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen.
+    annotated (Iterable[Doc]): Docs that are already annotated. Docs with the same text are skipped.
+    RETURNS (list[Suggestion]): The docs, in the order they were chosen.
     RAISES (ValueError): If the component is missing, isn't trained or has a `spans_key`; if the
-        pool is empty, or a parameter is out of its range.
+        pool is empty; or if an argument is invalid.
     """
     check_other_components(nlp, name)
     ner = get_component(nlp, name)
@@ -231,7 +237,7 @@ def suggest(
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), UNCERTAINTY_MEASURES[by])
     if not pool:
         raise NoDocsError("expected unannotated docs with words, got none")
-    # The worth of a doc is its score, divided by its price if prices differ.
+    # The worth of a doc is its score, divided by its price unless all docs have the same price.
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
         worth = worth / [price_of(candidate) for candidate in pool]
@@ -241,8 +247,7 @@ def suggest(
     for i in choose_diverse(worth, shares, n, decay=decay):
         candidate = pool[i]
         suggestions.append(Suggestion(candidate.doc_index, candidate.score, candidate.doc))
-    # Write the predicted entities to the docs, with their probabilities: `Suggestion.task` has
-    # both.
+    # Set the predicted entities and their probabilities, which are used by `Suggestion.task`.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
         posterior = ner.posterior(batch, preset=True)
@@ -253,17 +258,17 @@ def suggest(
 def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
-    """Choose docs to annotate without a model, so that together they have many of the frequent
-    words. The value of a word is the square root of the number of docs that have it, or 0 if only
-    one doc has it.
+    """Choose docs to annotate without a model, so that together they contain many frequent words.
+    The value of a word is the square root of the number of docs that contain it, or 0 if there is
+    only one.
 
-    docs (Iterable[Doc]): The pool. Docs without words or with the text of an earlier doc are left
-        out.
-    n (int): Number of docs to choose, at least 1; all if there are fewer.
-    annotated (Iterable[Doc]): Docs that are annotated already: their texts are left out.
-    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score of a doc
-        is the sum of the values of its distinct words.
-    RAISES (ValueError): If the pool is empty, or `n` is out of its range.
+    docs (Iterable[Doc]): The pool. Docs without words, and docs with the same text as an earlier
+        doc, are skipped.
+    n (int): Number of docs to choose, at least 1. If there are fewer in the pool, all are chosen.
+    annotated (Iterable[Doc]): Docs that are already annotated. Docs with the same text are skipped.
+    RETURNS (list[Suggestion]): The docs, in the order they were chosen. The score of a doc is the
+        sum of the values of its distinct words.
+    RAISES (ValueError): If the pool is empty, or `n` is invalid.
     """
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
@@ -282,7 +287,7 @@ def suggest_first(
     shares: list[Shares] = []
     for doc, words in zip(pool, words_of_docs):
         n_docs = numpy.asarray([n_docs_with_word[word] for word in words.tolist()])
-        # A model gains nothing from a word that never occurs again.
+        # Words that only occur in one doc are not useful to a model.
         worth_of_words = numpy.where(n_docs > 1, numpy.sqrt(n_docs), 0.0)
         scores.append(float(worth_of_words.sum()))
         prices.append(len(doc) + PRICE_PER_DOC)
@@ -295,9 +300,11 @@ def suggest_first(
 
 
 def check_other_components(nlp: Language, name: str) -> None:
-    """Check for other components that set entities, such as spaCy's `ner`. They have no posterior,
-    so `suggest` can't use them. Warns if such a component runs before the component `name`, and
-    raises a ValueError if the pipeline has only other components."""
+    """Check for other components that set entities, such as spaCy's `ner`. They don't provide a
+    posterior, so `suggest` can't use them. Warn if any of them runs before the component `name`.
+
+    RAISES (ValueError): If the pipeline has such components, but no cost-sensitive component.
+    """
     ours = find_components(nlp)
     others: list[str] = []
     for other_name in nlp.pipe_names:
@@ -310,7 +317,7 @@ def check_other_components(nlp: Language, name: str) -> None:
             f"{others}, which have no measure of uncertainty. Train a small model on their "
             "predictions with `distill`, or choose texts without a model with `suggest_first`"
         )
-    if name not in ours:  # `get_component` raises an error for it.
+    if name not in ours:  # an error is raised by `get_component`
         return
     n_before = nlp.pipe_names.index(name)
     names_before = [
@@ -328,34 +335,34 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure the uncertainty of a component about docs and their words. Takes the index and the
-    doc of each doc that may be chosen, and returns a candidate for each. Earlier components
-    annotate the docs first."""
+    """Measure the uncertainty of a component about docs and their words. Earlier components
+    annotate the docs first. `docs` are pairs of the index of a doc and the doc. Returns a candidate
+    for each doc."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
     for batch in minibatch(docs, nlp.batch_size):
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
         posterior = ner.posterior(batch_docs, preset=True)
         uncertainty = measure(ner, posterior)
-        # By rounding, an uncertainty may be slightly below 0, which `choose_diverse` doesn't take.
+        # Rounding errors may make an uncertainty slightly negative, which `choose_diverse` doesn't
+        # accept.
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
-        # The scores of all tokens of the batch are in one array. Cut out the tokens of each doc.
+        # The token scores of the whole batch are in one array, so select the tokens of each doc.
         begin = 0
         for (index, _), doc, score in zip(batch, batch_docs, scores):
             end = begin + len(doc)
             token_scores = uncertainty.tokens[begin:end]
             begin = end
-            # The feature of a token is its word in lower case. Words with little uncertainty have
-            # no share.
+            # The feature of a token is its lowercase form. Words with a low uncertainty have no
+            # share.
             shares = make_shares(doc.to_array(LOWER), token_scores, least=MIN_SHARE)
             pool.append(Candidate(index, doc, score, shares))
     return pool
 
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
-    """Leave out docs without words, and docs with the text of an earlier doc or of an annotated
-    doc. Texts that differ only in whitespace are equal. Yields the index and the doc of each other
-    doc."""
+    """Skip docs without words, and docs with the same text as an earlier doc or an annotated doc,
+    ignoring whitespace. Yields the index and the doc for all other docs."""
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words
     for index, doc in enumerate(docs):
@@ -366,7 +373,7 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without whitespace. Docs with the same words have the same one.
+    """Return the text of a doc without whitespace. It is the same for docs with the same words.
 
     doc (Doc): The doc.
     RETURNS (str): The text.
@@ -375,7 +382,7 @@ def text_without_space(doc: Doc) -> str:
 
 
 def without_space(text: str) -> str:
-    """Remove the whitespace of a text.
+    """Remove all whitespace from a text.
 
     text (str): The text.
     RETURNS (str): The text without whitespace.
