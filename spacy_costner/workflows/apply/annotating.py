@@ -102,7 +102,7 @@ def annotate(
     on_error (Literal["row", "raise"]): What to do if a doc fails: "row" writes a row with the
         error, "raise" stops the run.
     use_gpu (int): GPU ID or -1 for CPU.
-    code_path (Path | None): Path to a Python file with registered functions to import.
+    code_path (Path | None): Python file with registered functions to be imported.
     make_executor (MakeExecutor | None): Creates the executor, for example `ray_cluster("auto")`. If
         None, `jobs` local processes are used. See `runs.run_all`.
     RETURNS (Summary): The numbers of parts, docs and tokens, and any errors.

@@ -20,7 +20,7 @@ def load_annotator(
     """Load a pipeline for `annotate_texts`. Errors raised by its components are not suppressed.
 
     model (str | Path): Package name or path of the pipeline.
-    code_path (str | Path | None): Path to a Python file with registered functions to import.
+    code_path (str | Path | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
     RETURNS (Language): The loaded pipeline.
     RAISES (ValueError): If `model` is a file.

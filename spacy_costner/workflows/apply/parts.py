@@ -388,7 +388,7 @@ def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int
 
     model (str): Package name or path of the pipeline.
     model_digest (str): The fingerprint of the pipeline at the start of the run.
-    code_path (str | None): Path to a Python file to import before loading.
+    code_path (str | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
     RETURNS (Language): The loaded pipeline.
     RAISES (ValueError): If the pipeline has changed since the start of the run.
