@@ -1,7 +1,7 @@
-"""Write the config that `workflows.init` makes, and show the commands to run next.
+"""Create a config and show the commands to run next. See `workflows.init`.
 
-The first argument of the command, `run`, is `InitOptions` with the values of the options that the
-decorator `command` makes of its fields."""
+The decorator `command` adds an option for each field of `InitOptions` and binds their values to
+`run`."""
 
 import textwrap
 from functools import partial
@@ -19,7 +19,7 @@ from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
-"""The options for the costs of kinds of mistakes. They all have the same default."""
+"""The option for the cost of a kind of mistake. The default is the same for all kinds."""
 
 
 @command(
@@ -84,8 +84,7 @@ def init_cli(
     options = run(output_path, reading=reading, force=force, command=words_of_command(ctx))
     text = make_config(options)
     save_text(output_path, text)
-    # The config begins with a comment, which ends with the commands to run next. Print it without
-    # the signs "#".
+    # The config starts with a comment that contains the commands to run next. Print it without "#".
     head, _, _ = text.partition("\n\n")
     commands = textwrap.dedent(head.replace("#", " "))
     typer.echo(f"{commands}\n\nWritten to {output_path}")

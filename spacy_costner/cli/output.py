@@ -145,11 +145,8 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
 
 
 def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus was read, before training starts. Problems are printed as warnings.
-
-    name (str): The name of the corpus: "train" or "dev".
-    corpus (CorpusSummary): The summary of the corpus.
-    """
+    """Print a summary of how the "train" or "dev" corpus was read. Problems aren't included,
+    because they are reported as warnings."""
     with tqdm.external_write_mode():
         typer.echo(corpus.as_text(name))
 

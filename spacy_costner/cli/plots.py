@@ -28,7 +28,7 @@ COLOURS = {
     "second": "#8a6a1f",
     "alert": "#c2442a",
 }
-"""The color variables of the style sheet and their values in light mode."""
+"""The colour variables of the style sheet and their values in light mode."""
 
 INK = COLOURS["ink"]
 MUTED = COLOURS["muted"]
@@ -37,7 +37,7 @@ ACCENT = COLOURS["accent"]
 SECOND = COLOURS["second"]
 ALERT = COLOURS["alert"]
 
-# RGB colors for heat maps, legible in light and dark mode
+# RGB colours for heat maps, legible in light and dark mode
 BLUE = (0.16, 0.47, 0.77)
 RED = (0.85, 0.33, 0.2)
 GREY = (0.5, 0.5, 0.5)
@@ -158,10 +158,10 @@ def heat_map(
     negative values, all values are red on a square root scale, so that small values are visible.
     Cells contain numbers if there are at most `MAX_NUMBERED` rows and columns.
 
-    values (Floats2d): The values. NaN is shown in gray. Shape: (rows, columns)
+    values (Floats2d): The values. NaN is shown in grey. Shape: (rows, columns)
     rows, columns (Sequence[str]): The names of the rows and columns.
     ylabel, xlabel (str): The labels of the axes.
-    unit (str): The label of the color bar.
+    unit (str): The label of the colour bar.
     number (str): The format string for the numbers in the cells.
     title (str): The title of the figure.
     RETURNS (matplotlib.figure.Figure): The figure.
@@ -173,7 +173,7 @@ def heat_map(
     cell_size = max(0.13, 0.24 - 0.002 * n_largest)
     if is_numbered:
         cell_size = min(0.42, 6.2 / n_largest)
-    # A character is about 0.07 wide. The constants leave room for the color bar and axis labels.
+    # A character is about 0.07 wide. The constants leave room for the colour bar and axis labels.
     room_for_names = 0.07 * max(len(name) for name in [*rows, *columns])
     width = room_for_names + 1.5 + cell_size * len(columns)
     height = room_for_names + 0.7 + cell_size * len(rows)
@@ -183,7 +183,7 @@ def heat_map(
     with drawing() as figure_class:
         figure = figure_class(figsize=(width, height))
         axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
-        # The center of a cell is at (column, row). The first row is at the top.
+        # The centre of a cell is at (column, row). The first row is at the top.
         axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
         axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=font_size)
         axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
@@ -204,17 +204,17 @@ def heat_map(
                 text = _without_minus_zero(number.format(value))
                 _write_in_cell(axes, row, column, text, shade)
 
-        # Limit the height of the color bar to 2.5 inches.
+        # Limit the height of the colour bar to 2.5 inches.
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
-        # Rasterize the color bar to avoid gaps between its segments.
+        # Rasterize the colour bar to avoid gaps between its segments.
         bar.solids.set_rasterized(True)
         return figure
 
 
 def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
-    """Draw a cell of a heat map and return it. `shade` is an RGBA color."""
+    """Draw a cell of a heat map and return it. `shade` is an RGBA colour."""
     from matplotlib.patches import Rectangle
 
     # Exclude cells from the layout, because matplotlib would recompute the limits and the layout
@@ -233,8 +233,8 @@ def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
 
 
 def _write_in_cell(axes: Any, row: int, column: int, text: str, shade: Any) -> None:
-    """Write a number in the center of a heat map cell. The text color is chosen to be legible on
-    the cell color."""
+    """Write a number in the centre of a heat map cell. The text colour is chosen to be legible on
+    the cell colour."""
     _, _, _, opacity = shade
     ink = "#ffffff" if opacity > DARK_OPACITY else INK
     axes.text(
@@ -258,7 +258,7 @@ def _without_minus_zero(number: str) -> str:
 
 
 def draw_transitions(table: TransitionWeights) -> Any:
-    """Plot transition weights as a heat map. Forbidden transitions are shown in gray."""
+    """Plot transition weights as a heat map. Forbidden transitions are shown in grey."""
     # Convert None, the weight of forbidden transitions, to NaN.
     weights = numpy.asarray(table.weights, dtype="float64")
     return heat_map(
@@ -267,7 +267,7 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """Create the color scale of a heat map as a matplotlib ScalarMappable. See `heat_map`. Zero is
+    """Create the colour scale of a heat map as a matplotlib ScalarMappable. See `heat_map`. Zero is
     transparent, and the opacity increases with the absolute value, so that cells are legible in
     light and dark mode. Shape of `values`: (rows, columns)"""
     from matplotlib.cm import ScalarMappable
@@ -276,8 +276,8 @@ def _colours(values: Floats2d) -> Any:
     largest_number = float(numpy.nanmax(numpy.abs(values), initial=0))
     if largest_number == 0:
         largest_number = 1.0  # avoid an empty scale
-    # A stop is a position on the scale from 0 to 1 and an RGBA color. In the middle, at value 0,
-    # the color changes from transparent red to transparent blue.
+    # A stop is a position on the scale from 0 to 1 and an RGBA colour. In the middle, at value 0,
+    # the colour changes from transparent red to transparent blue.
     stops: Any
     scale: Normalize
     if (values < 0).any():
@@ -378,8 +378,8 @@ def _begin_of_axes(points: Floats2d) -> Floats1d:
 
 
 def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:
-    """Draw iso-F curves for F = 0.1, 0.2, ... 0.9, labeled on the right. For F = f, the precision p
-    at recall r is
+    """Draw iso-F curves for F = 0.1, 0.2, ... 0.9, labelled on the right. For F = f, the precision
+    p at recall r is
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
@@ -407,7 +407,7 @@ def _to_percent(share: float, position: int) -> str:
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
     """Annotate points with their parameter values. Annotations must not overlap other text or a
     curve, and are omitted if there is no suitable position. Each item consists of a point
-    (parameter value, precision and recall) and a text color."""
+    (parameter value, precision and recall) and a text colour."""
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:

@@ -1,4 +1,4 @@
-"""Learn word vectors from raw text, and print which words have similar vectors."""
+"""Learn word vectors from raw text and print words with similar vectors."""
 
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from .output import JsonOption, errors_shown, print_result
 )
 @reads_corpora
 def vectors_cli(
-    run: partial[LearnedVectors],  # `learn_vectors` with the options that `command` adds
+    run: partial[LearnedVectors],  # `learn_vectors` with its options bound, see `command`
     raw_paths: Annotated[
         list[Path],
         Argument(
