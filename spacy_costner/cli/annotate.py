@@ -46,7 +46,7 @@ N_ERRORS = 5
     without=("make_executor",),
 )
 def annotate_cli(
-    run: partial[Summary],  # `annotate` with its options bound, see `command`
+    run: partial[Summary],  # `annotate` with its options set by `command`
     model: ModelArg,
     inputs: Annotated[
         list[Path],

@@ -58,7 +58,7 @@ suspects."""
 )
 @reads_corpora
 def audit_cli(
-    run: partial[Audit],  # `audit` with its options bound, see `command`
+    run: partial[Audit],  # `audit` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path, Argument(help="Config of a linear model, or its pipeline", exists=True)

@@ -1,7 +1,7 @@
 """Calibrate a pipeline and print its temperature and the reliability of its confidences.
 
-The decorator `command` adds the options of `calibrate`, except those in `without`, and binds their
-values to `run`."""
+The decorator `command` adds the options of `calibrate`, except for `without`. `run` is `calibrate`
+with these options set."""
 
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from .tables import text_table
 @command(calibrate, without=("file_tokens", "source"))
 @reads_corpora
 def calibrate_cli(
-    run: partial[Calibration],  # `calibrate` with its options bound, see `command`
+    run: partial[Calibration],  # `calibrate` with its options set by `command`
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
@@ -40,9 +40,9 @@ def calibrate_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Calibrate confidences, so that about 70 % of the entities with confidence 0.7 are correct.
-    Fits a temperature on development docs, which should not be training docs, and turns confidences
-    on. Predictions of Viterbi decoding don't change.
+    Calibrate confidences, so that about 70% of the entities with confidence 0.7 are correct. Fits a
+    temperature on development docs and turns confidences on. Use docs that the pipeline was not
+    trained on. Viterbi predictions don't change.
     """
     with errors_shown():
         check_folder(output_path)

@@ -21,7 +21,7 @@ from .tables import text_table
 @command(check, without=("overrides", "reading"))
 @reads_corpora
 def check_cli(
-    run: partial[Check],  # `check` with its options bound, see `command`
+    run: partial[Check],  # `check` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
     *,
@@ -32,7 +32,7 @@ def check_cli(
 ) -> None:
     """
     Check your data and config before training: entities per label, annotation that can't be
-    learned, and whether costs, label trees and weights fit the labels. Override settings as in
+    learned, and whether costs, label trees and weights match the labels. Override settings as in
     `spacy train`, e.g. --paths.train ./train.spacy. The exit code is 1 if there are errors.
     """
     overrides = read_overrides(ctx)

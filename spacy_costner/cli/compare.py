@@ -1,6 +1,6 @@
 """Compare losses and settings, and print a table of the results.
 
-The decorator `command` adds the options of `compare` and binds their values to `run`."""
+The decorator `command` adds the options of `compare`. `run` is `compare` with these options set."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,7 +35,7 @@ from .tables import markdown_table, mean_and_deviation
 )
 @reads_corpora
 def compare_cli(
-    run: partial[list[ComparedLoss]],  # `compare` with its options bound, see `command`
+    run: partial[list[ComparedLoss]],  # `compare` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     test_path: Annotated[
@@ -62,14 +62,14 @@ def compare_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Train a config with several losses, or several values of any settings, and compare the
-    scores. All variants get the same data, training budget and seeds. A loss is given by its name,
-    as in `costner init`, or as a config: its [components] and [training] settings replace the
-    settings of the base config. Override settings of all variants as in `spacy train`, e.g.
-    --paths.train ./train.spacy. Finished trainings are kept in the output folder and not repeated.
+    Train a config with several losses, or with several values of any settings, and compare the
+    scores. All variants use the same data, training budget and seeds. Specify a loss by name, as in
+    `costner init`, or as a config: its [components] and [training] settings override the base
+    config. Override settings of all variants as in `spacy train`, e.g. --paths.train ./train.spacy.
+    Finished models are kept in the output folder and not trained again.
 
-    The last two columns are p-values of the differences in F and in cost from the first
-    row (paired bootstrap over docs, two-sided).
+    The last two columns show p-values of the differences in F and cost from the first row (paired
+    bootstrap over docs, two-sided).
     """
 
     def print_variant(name: str, ended: Ended) -> None:

@@ -1,6 +1,6 @@
 """Convert a corpus and print a summary of its contents.
 
-The decorator `command` adds the options of `convert` and binds their values to `run`.
+The decorator `command` adds the options of `convert`. `run` is `convert` with these options set.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 )
 @reads_corpora
 def convert_cli(
-    run: partial[Converted],  # `convert` with its options bound, see `command`
+    run: partial[Converted],  # `convert` with its options set by `command`
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
     output_path: Annotated[
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")

@@ -1,7 +1,7 @@
 """Distill teachers into a student: train a small model on the predictions of larger models, and
 print the scores of all models.
 
-The decorator `command` adds the options of `distill` and binds their values to `run`.
+The decorator `command` adds the options of `distill`. `run` is `distill` with these options set.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ from .tables import text_table
 )
 @reads_corpora
 def distill_cli(
-    run: partial[Distilled],  # `distill` with its options bound, see `command`
+    run: partial[Distilled],  # `distill` with its options set by `command`
     ctx: typer.Context,
     teacher: Annotated[
         str,
@@ -122,14 +122,14 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
     any order. Overrides have the form "--name value" or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
-    is_value = False  # whether the argument is the value of the preceding setting
+    is_value = False  # whether the argument is the value of the preceding option
     for argument in arguments:
         if is_value:
             settings.append(argument)
             is_value = False
         elif argument.startswith("--"):
             settings.append(argument)
-            is_value = "=" not in argument  # of the next argument
+            is_value = "=" not in argument  # applies to the next argument
         else:
             paths.append(Path(argument))
     return paths, settings

@@ -1,7 +1,7 @@
 """Draw a random sample of docs to annotate. Then use the annotated sample to estimate the number of
 entities in all texts and the scores of a pipeline on these texts.
 
-The decorator `command` adds the options of `estimate` and binds their values to `run`.
+The decorator `command` adds the options of `estimate`. `run` is `estimate` with these options set.
 """
 
 import warnings
@@ -49,7 +49,7 @@ MEASURES = ("entities", "precision", "recall", "f")
 )
 @reads_corpora
 def estimate_cli(
-    run: partial[Estimate],  # `estimate` with its options bound, see `command`
+    run: partial[Estimate],  # `estimate` with its options set by `command`
     model: ModelArg,
     docs_path: Annotated[
         Path,
@@ -97,11 +97,11 @@ def estimate_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. Run it twice: with --draw, to draw docs that you annotate; then with the
-    annotated docs, and with --texts for all texts that they were drawn from. A session of `serve`
-    has both: give its folder.
-    Intervals are valid for any model, also on texts that are unlike its training docs.
+    Estimate the number of entities in texts, and a pipeline's precision, recall and F on these
+    texts, with intervals. Run the command twice: first with --draw, to draw docs to annotate, and
+    then with the annotated docs and --texts for all texts that they were drawn from. For a session
+    of `serve`, you only need to pass its folder. The intervals are valid for any model, even on
+    texts that are unlike its training docs.
     """
     if n is not None:  # the number of draws
         if output_path is None or texts_path is not None or plot_path is not None:

@@ -22,7 +22,7 @@ from .tables import text_table
     options={"text": Option("--text", "-t"), "n_features": Option("--features", "-n", min=1)},
 )
 def explain_cli(
-    run: partial[Explanation],  # `explain` with its options bound, see `command`
+    run: partial[Explanation],  # `explain` with its options set by `command`
     model: ModelArg,
     *,
     json_path: Annotated[

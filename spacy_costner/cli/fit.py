@@ -1,6 +1,6 @@
 """Train a linear model and print its scores.
 
-The decorator `command` adds the options of `fit` and binds their values to `run`."""
+The decorator `command` adds the options of `fit`. `run` is `fit` with these options set."""
 
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ from .output import (
 )
 @reads_corpora
 def fit_cli(
-    run: partial[Fitted],  # `fit` with its options bound, see `command`
+    run: partial[Fitted],  # `fit` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,
@@ -57,18 +57,17 @@ def fit_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Train a linear model (spacy_costner.SparseCRF.v1), and optionally calibrate and tune it. Without
-    a config, writes the config that `costner init` writes for the corpora.
+    Train a linear model (spacy_costner.SparseCRF.v1), and optionally calibrate and tune it. If you
+    don't pass a config, the config that `costner init` creates for the corpora is used and saved.
 
-    Trains as `spacy train` does, but faster: until max_epochs or max_steps, and only the final
-    model is evaluated. With fewer than 1,000 sentences, trains on all docs at once, which gives
-    better scores. Override settings as in `spacy train`, e.g. --nlp.lang es. Press Ctrl-C to stop
-    and save the model so far.
+    This is faster than `spacy train`: training runs until max_epochs or max_steps, and only the
+    final model is evaluated. With fewer than 1,000 sentences, the model is trained on all docs at
+    once, which gives better scores. Override settings as in `spacy train`, e.g. --nlp.lang es.
+    Press Ctrl-C to stop and save the current model.
     """
     if config_path is not None and str(config_path).startswith("-"):
-        # The user gave no config but overrides such as --nlp.lang es, and Typer parsed the first
-        # override as the path. Move it to `ctx`, which `read_overrides` and `words_of_command`
-        # read.
+        # If overrides such as --nlp.lang es are passed without a config, Typer parses the first
+        # one as the path of the config. Move it to `ctx.args`.
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = None
         config_path = None

@@ -1,6 +1,7 @@
 """Forecast the scores of a linear model with more training docs.
 
-The decorator `command` adds the options of `forecast` and binds their values to `run`."""
+The decorator `command` adds the options of `forecast`. `run` is `forecast` with these options
+set."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -55,7 +56,7 @@ from .tables import text_table
 )
 @reads_corpora
 def forecast_cli(
-    run: partial[Forecast],  # `forecast` with its options bound, see `command`
+    run: partial[Forecast],  # `forecast` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,
@@ -70,9 +71,9 @@ def forecast_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Forecast how good a linear model would be with two and four times as many training docs, and
-    how many more docs an F takes, with intervals. Models are trained on growing parts of the
-    corpus, and scored on docs that they were not trained on: together this takes 5 to 10 times
+    Forecast the scores of a linear model with two and four times as many training docs, and the
+    number of additional docs needed to reach an F, with intervals. Models are trained on
+    increasingly large parts of the corpus and evaluated on held-out docs, which takes 5 to 10 times
     as long as `costner fit`. Override settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)

@@ -1,4 +1,4 @@
-"""Guarantee a miss rate or a false alarm rate, and print the guarantee in words."""
+"""Guarantee a miss rate or a share of false alarms, and print the guarantee in words."""
 
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from .tables import number_or_dash, text_table
 )
 @reads_corpora
 def guarantee_cli(
-    run: partial[Guarantee],  # `guarantee` with its options bound, see `command`
+    run: partial[Guarantee],  # `guarantee` with its options set by `command`
     model: ModelArg,
     docs_path: Annotated[
         Path, Argument(help="Calibration docs: see `costner convert`", exists=True)
@@ -55,9 +55,10 @@ def guarantee_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Guarantee a miss rate, or a share of false alarms. Chooses a threshold on calibration docs:
-    the spans above it miss at most a share of the entities of other docs from the same source. They
-    are set in doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
+    Guarantee a miss rate, or a share of false alarms. Chooses a threshold on calibration docs, so
+    that the spans above it miss at most a given share of the entities in other docs from the same
+    source. The spans are set in doc.spans["confidence_guaranteed"]. Use docs that the pipeline was
+    not trained on.
     """
     with errors_shown():
         check_folder(output_path)

@@ -1,7 +1,7 @@
 """Create a config and show the commands to run next. See `workflows.init`.
 
-The decorator `command` adds an option for each field of `InitOptions` and binds their values to
-`run`."""
+The decorator `command` adds an option for each field of `InitOptions`, except for `without`. `run`
+is `InitOptions` with these options set."""
 
 import textwrap
 from functools import partial
@@ -67,9 +67,10 @@ def init_cli(
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
     """
-    Write a config for `spacy train` that fits your model, language, corpora, costs of mistakes
-    and aim. With --train, batches and evaluations fit the size of the corpus. The config begins
-    with the commands to run next. If you give several options for costs, a mistake costs their sum.
+    Create a config for `spacy train` for your model, language, corpora, costs of mistakes and aim.
+    With --train, the batch size and the evaluation frequency are adapted to the size of the corpus.
+    The config starts with the commands to run next. If you set several options for costs, the cost
+    of a mistake is their sum.
     """
     if output_path == Path("-"):  # the terminal
         if run.keywords["raw_paths"]:

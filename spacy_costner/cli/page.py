@@ -1,7 +1,7 @@
 """Export a pipeline as an HTML page or a JavaScript module.
 
-The decorator `command` adds the options of `make_web_model` and binds their values to `run`. A
-model with *label memory* stores which labels words had in the training docs."""
+The decorator `command` adds the options of `make_web_model`. `run` is `make_web_model` with these
+options set. A model with *label memory* stores which labels words had in the training docs."""
 
 import gzip
 from base64 import b64encode
@@ -51,7 +51,7 @@ EXAMPLES = ("index.html", "example.mjs", "package.json")
     },
 )
 def page_cli(
-    run: partial[WebModel],  # `make_web_model` with its options bound, see `command`
+    run: partial[WebModel],  # `make_web_model` with its options set by `command`
     model: ModelArg,
     output_path: Annotated[
         Path | None, Option("--output", "-o", help="Output HTML file", dir_okay=False)
@@ -73,9 +73,9 @@ def page_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Write a linear pipeline as one HTML file that predicts in the browser, without Python or a
-    network; or as a module for JavaScript. Both publish the words that the model knows, including
-    names of people: see --no-memory.
+    Export a linear pipeline as a single HTML file that runs in the browser, without Python or a
+    network connection, or as a JavaScript module. Both publish words that the model has learned,
+    including names of people: see --no-memory.
     """
     with errors_shown():
         if output_path is None and module_path is None:

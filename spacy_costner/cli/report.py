@@ -1,6 +1,6 @@
 """Evaluate a pipeline on a test corpus and write an HTML report.
 
-The decorator `command` adds the options of `report` and binds their values to `run`.
+The decorator `command` adds the options of `report`. `run` is `report` with these options set.
 """
 
 import shlex
@@ -42,7 +42,7 @@ they are rounded to whole numbers."""
 )
 @reads_corpora
 def report_cli(
-    run: partial[Report],  # `report` with its options bound, see `command`
+    run: partial[Report],  # `report` with its options set by `command`
     model: ModelArg,
     test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
@@ -159,9 +159,9 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
 
 
 def sum_others(confusion: Confusion) -> Confusion:
-    """Reduce the size of a large confusion matrix. Keep the `MAX_HEAT_MAP_LABELS` labels with the
-    highest total cost as well as O, and merge all other labels into one row and one column. The
-    total cost is unchanged."""
+    """Reduce the size of a large confusion matrix. Keep O and the `MAX_HEAT_MAP_LABELS` labels with
+    the highest cost, and merge all other labels into one row and one column. The total cost doesn't
+    change."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_HEAT_MAP_LABELS  # the last label is O
     if n_others < 2:  # merging a single label wouldn't save space

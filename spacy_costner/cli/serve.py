@@ -96,7 +96,7 @@ def serve_cli(
     Annotate texts in the browser, with active learning. A linear model is trained on your answers
     in the background, suggests entities, and chooses the next text. Some texts are drawn at random
     to evaluate the model, which is not trained on them. At the end, train on all answers with
-    --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again to
+    --final. Each answer is saved immediately: press Ctrl-C to stop, and run the command again to
     continue.
     """
     with errors_shown(GO_ON, with_phases=False):

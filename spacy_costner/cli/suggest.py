@@ -40,7 +40,7 @@ N_PRINTED = 10
 )
 @reads_corpora
 def suggest_cli(
-    run: partial[list[Suggestion]],  # `suggest` with its options bound, see `command`
+    run: partial[list[Suggestion]],  # `suggest` with its options set by `command`
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output file: docs with predicted entities")
     ],
@@ -80,10 +80,10 @@ def suggest_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Choose the docs to annotate next by active learning: docs about which the model is most
-    uncertain, but not the same words over and over. Writes them with the predicted entities and
-    their probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, --start
-    chooses docs with many different words.
+    Choose the docs to annotate next by active learning: docs for which the model is most uncertain,
+    without repeating the same words. Writes them with the predicted entities and their
+    probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, use --start to
+    choose docs with many different words.
     """
     with errors_shown():
         if start_path is not None and model is not None:

@@ -1,7 +1,7 @@
 """Tune a decoding parameter of a pipeline and print the scores around the chosen value.
 
-The decorator `command` adds the options of `tune`, except those in `without`, and binds their
-values to `run`."""
+The decorator `command` adds the options of `tune`, except for `without`. `run` is `tune`
+with these options set."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ N_ROWS = 10
 )
 @reads_corpora
 def tune_cli(
-    run: partial[Tuning],  # `tune` with its options bound, see `command`
+    run: partial[Tuning],  # `tune` with its options set by `command`
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
@@ -54,8 +54,8 @@ def tune_cli(
 ) -> None:
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
-    or the best recall at a required precision. No retraining: the model runs once, and all
-    values are tried on its output. `costner fit --tune precision=0.9` does the same as
+    or the best recall at a required precision. No retraining is needed: the model runs once, and
+    all values are tried on its output. `costner fit --tune precision=0.9` is equivalent to
     --precision 0.9 here.
     """
     with errors_shown():

@@ -1,4 +1,4 @@
-"""Test whether texts still resemble a pipeline's calibration docs, and print the expected scores.
+"""Test whether texts are still like a pipeline's calibration docs, and print the expected scores.
 
 A test bets that the texts differ from the calibration docs. Its *martingale* is the accumulated
 capital of these bets. If the martingale exceeds a certain level, an alarm is raised (see
@@ -35,7 +35,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[WatchResult],  # `watch` with its options bound, see `command`
+    run: partial[WatchResult],  # `watch` with its options set by `command`
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -56,11 +56,11 @@ def watch_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Test without annotation whether texts are still like the calibration docs of `guarantee`, and
-    compute the precision, recall and F to expect. The exit code is 1 after an alarm. If texts are
-    like the calibration docs, the probability of an alarm is at most 1 %. Files are read like the
-    calibration docs: only their text or, if `guarantee` ran with --file-tokens, also their tokens
-    and sentence starts.
+    Test whether texts are still like the calibration docs of `guarantee`, without annotation, and
+    compute the expected precision, recall and F. The exit code is 1 after an alarm. If the texts
+    are like the calibration docs, the probability of an alarm is at most 1%. Files are read in the
+    same way as the calibration docs: only their text or, if `guarantee` was run with --file-tokens,
+    also their tokens and sentence starts.
     """
     with errors_shown():
         # Check the paths and the plotting package before loading the pipeline.

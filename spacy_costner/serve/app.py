@@ -124,8 +124,8 @@ class Guard:
 
     def check(self, request: Request) -> None:
         """Check that a request contains the token or, if the server has no token, is sent to the
-        loopback address. Also check that it doesn't come from another web page, and that a POST
-        request has the content type of JSON.
+        loopback address. Also check that it doesn't come from another web page, and that the
+        content type of a POST request is JSON.
 
         RAISES (RefusedError): If a check fails.
         """
@@ -273,8 +273,8 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
-    """Read the entities of an answer, with token offsets. An example is {"spans": [{"start": 0,
-    "end": 2, "label": "PER"}]}. If "spans" is missing, the answer has no entities.
+    """Read the entities of an answer, such as {"spans": [{"start": 0, "end": 2, "label": "PER"}]}.
+    The offsets are in tokens. If "spans" is missing, the answer has no entities.
 
     RAISES (SessionError): If the spans don't have this format.
     """
@@ -291,7 +291,7 @@ def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
 class Handlers:
     """The request handlers of the app.
 
-    session (AnnotationSession): The session that the requests read and change.
+    session (AnnotationSession): The annotation session to serve.
     """
 
     def __init__(self, session: AnnotationSession) -> None:

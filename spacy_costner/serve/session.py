@@ -80,7 +80,7 @@ N_AT_ONCE = 64
 the current batch."""
 
 N_PROBLEMS = 10
-"""Maximum number of problems with another tool's answers that the status reports."""
+"""Maximum number of problems with another tool's answers to include in the status."""
 
 
 class UnknownTextError(SessionError):
@@ -88,7 +88,8 @@ class UnknownTextError(SessionError):
 
 
 class AnnotationSession:
-    """An annotation session stored in a folder. Its methods are thread-safe.
+    """An annotation session stored in a folder. Its methods can be called from several
+    threads.
 
     store (AnnotationStore): The texts and the answers.
     labels (Sequence[str]): The entity labels to annotate.
@@ -225,8 +226,8 @@ class AnnotationSession:
             return Proposal(key, tokens, spans, stored.is_evaluation, version)
 
     def _propose_for(self, doc: Doc) -> list[ProposedSpan]:
-        """Propose entities for a text: those of the external annotator if available, otherwise the
-        model's predictions."""
+        """Propose entities for a text. Use the entities in `proposals` if the session has an
+        external annotator, and the model's predictions otherwise."""
         if self._proposals is None:
             return self.propose(doc.text)
         task = self._proposals.get(doc.text)
@@ -537,7 +538,7 @@ class AnnotationSession:
                 "annotated": len(accepted),
                 "entities": sum(len(answer.task.spans or ()) for answer in accepted),
                 "left_out": len(left_out),
-                # Numbers of evaluation texts: annotated, total, left out
+                # Numbers of evaluation texts: annotated, total, skipped
                 "measured": len(measured),
                 "measuring": len(self._evaluation_keys),
                 "measuring_left_out": sum(answer.is_evaluation for answer in left_out),

@@ -44,8 +44,8 @@ class HistoryPoint:
     n_measured (int): The number of annotated evaluation texts.
     f (float | None): The F-score on the evaluation texts. None if there are too few of them, or if
         no entity is annotated or predicted.
-    expected_f (float | None): The model's expected F-score on texts without an answer. None if it
-        can't be computed.
+    expected_f (float | None): The model's expected F-score on texts without an answer. None if no
+        entity is predicted.
     seconds (float): The duration of the training run, in seconds.
     """
 
@@ -85,8 +85,8 @@ class TrainedPipeline(NamedTuple):
 def fit_answers(
     store: AnnotationStore, answers: Sequence[Answer], *, lang: str, vectors_path: Path | None
 ) -> FittedPipeline:
-    """Train a linear pipeline on answers. The model is the one trained by `fit`, but without a
-    hidden layer.
+    """Train a linear pipeline on answers. This trains the same model as `fit`, but without a hidden
+    layer.
 
     store (AnnotationStore): The store of the session.
     answers (Sequence[Answer]): The answers to train on.

@@ -55,7 +55,7 @@ TEXT_KEY = "text-"
 
 ACCEPTED = "accept"
 LEFT_OUT = "ignore"
-"""The values of "answer" in Prodigy's format for annotated texts and texts left out."""
+"""The values of "answer" in Prodigy's format for annotated and skipped texts."""
 
 
 class SessionError(ValueError):
@@ -91,7 +91,7 @@ class StoredText:
     key (str): The key of the text, such as "text-7".
     text (str): The text itself.
     is_evaluation (bool): Whether it is an evaluation text.
-    addition_number (int): The index of the call to `add_texts` that added the text.
+    addition_number (int): The index of the `add_texts` call that added the text.
     """
 
     key: str
@@ -117,7 +117,7 @@ class Answer(NamedTuple):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the annotator left the text out. It has no annotations then."""
+        """Whether the annotator skipped the text. Skipped texts have no annotations."""
         return bool(self.task.extra.get("answer") == LEFT_OUT)
 
     @property
@@ -270,7 +270,7 @@ class AnnotationStore:
         task (Task): The text and its spans.
         is_evaluation (bool): Whether it is an evaluation text. If the text already has an answer,
             the value must not change, because the answer is replaced in its current file.
-        is_left_out (bool): Whether the annotator left the text out. Its spans are dropped then.
+        is_left_out (bool): Whether the annotator skipped the text. Its spans are not saved.
         meta (Mapping[str, Any]): Additional metadata to save with the answer.
         RETURNS (Answer): The saved answer.
         RAISES (ValueError): If the answer contains a value that isn't valid in JSON, such as
@@ -341,7 +341,7 @@ class AnnotationStore:
             clear(self.folder / name)
 
     def accepted(self, *, is_evaluation: bool) -> list[Answer]:
-        """Return the answers to evaluation texts or to training texts, except texts left out."""
+        """Return the answers to evaluation texts or to training texts, except skipped texts."""
         return [
             answer
             for answer in self.answers.values()

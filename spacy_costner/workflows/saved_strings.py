@@ -39,7 +39,7 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
 
     path (str | Path): The output directory.
     nlp (Language): The pipeline to save.
-    RAISES (ValueError): If `save_folder` raises it.
+    RAISES (ValueError): If the pipeline can't be saved to this path. See `check_folder`.
     """
 
     def write(folder: Path) -> None:

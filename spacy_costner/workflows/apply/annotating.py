@@ -54,7 +54,7 @@ class Summary(NamedTuple):
     errors: dict[str, str]  # the errors of parts that weren't written, by output file name
     shift: dict[str, Shift]  # the results of the shift test, by component name: see `watch`
     failures: dict[str, FailedDocs]  # the failed docs, by path of the input file
-    wrapped: list[str]  # line-by-line input files that seem to contain wrapped lines
+    wrapped: list[str]  # input files with a doc per line that seem to contain wrapped lines
 
     @property
     def lost_files(self) -> list[str]:

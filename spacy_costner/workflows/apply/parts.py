@@ -35,7 +35,8 @@ BYTES_OF_GROUP = 1 << 16
 """Smaller parts are annotated together in groups of at most this size, in bytes."""
 
 MIN_GROUPS = 16
-"""Minimum number of groups, unless there are fewer parts."""
+"""The size of a group is at most the total size of all parts divided by `MIN_GROUPS`, unless the
+group consists of a single part."""
 
 
 class PartSettings(NamedTuple):
@@ -95,9 +96,9 @@ def annotate_parts(
 
 
 def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPart]]:
-    """Divide parts into groups to annotate together. Parts of at least `BYTES_OF_GROUP` bytes form
-    their own group. The size of groups is limited to get about `MIN_GROUPS` groups or more, so that
-    all workers are busy and an interrupted run has already written some parts.
+    """Divide parts into groups to annotate together. A group is limited to `BYTES_OF_GROUP` bytes,
+    and larger parts form a separate group. If there is little text, groups are smaller (see
+    `MIN_GROUPS`), so that all workers are used and results are saved frequently.
 
     planned (Mapping[str, PlannedPart]): The parts, keyed by output file name.
     RETURNS (list[dict[str, PlannedPart]]): The groups, with the parts in their original order.
@@ -238,8 +239,8 @@ def annotate_group(
     Return the output file name of each part and its manifest entry or its error.
 
     A part fails if it can't be read or written, or if the model, input or output directory on the
-    worker isn't the one that the run started with. If `on_error` is "raise", a part also fails if
-    one of its docs fails, and the parts after a failed part are not annotated.
+    worker differs from the main process. If `on_error` is "raise", a part also fails if one of its
+    docs fails, and the remaining parts of the group are not annotated.
     """
     folder = part_settings.folder
     try:
@@ -371,8 +372,7 @@ class OutputCounts:
 def collecting_new_objects_only() -> Iterator[None]:
     """Exclude existing objects, such as the pipeline, from garbage collection during a `with`
     block. Otherwise, garbage collection would take a twelfth of the annotation time."""
-    # If the program has already frozen objects, don't call `unfreeze`, as it would unfreeze them,
-    # too.
+    # Don't unfreeze objects that were already frozen by the program.
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:

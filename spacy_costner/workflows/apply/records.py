@@ -116,8 +116,8 @@ def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> lis
 
 
 def describe_error(error: Exception) -> str:
-    """Format an error for the output. The message is prefixed with the name of the error class
-    unless it is one of the classes raised by this package."""
+    """Format an error for the output. The message is prefixed with the error class, except for a
+    ValueError or CorpusError, which this package raises."""
     if type(error) in (ValueError, CorpusError):
         return encodable(error)
     return encodable(f"{type(error).__name__}: {error}")

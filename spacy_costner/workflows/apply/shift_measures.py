@@ -39,7 +39,8 @@ def find_shift_of_parts(
             if name in entry.shift:
                 add_part(total, entry.shift[name])
         calibration = ner.calibration_scores.pool()  # scores of all calibration docs
-        # In their original order, the test would detect changes within the docs.
+        # In their original order, the test would also detect changes from the first to the last
+        # doc.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
     return shift
