@@ -102,9 +102,8 @@ def run_all(
 ) -> Iterator[tuple[Run, Ended]]:
     """Execute runs. If a run fails, the others continue.
 
-    If a worker dies, a new executor is created and the pending runs are retried. After
-    `TRIES_TOGETHER` deaths with the same run, it is retried separately. After `TRIES_ALONE` more
-    deaths, it fails.
+    If a worker dies, its run is retried, on a new executor if necessary. After `TRIES_TOGETHER`
+    deaths with the same run, it is retried separately. After `TRIES_ALONE` more deaths, it fails.
 
     runs (Iterable[Run]): The runs to execute. They must be independent.
     make_executor (MakeExecutor | None): Creates the executor. See `local_processes` and
@@ -217,7 +216,7 @@ def run_one(run: Run) -> Ended:
 
 
 def describe_failure(error: BaseException) -> Failed:
-    """Convert the error of a run to text. Other processes may not be able to unpickle the
+    """Convert the error of a run to text, because other processes may not be able to unpickle the
     exception."""
     reason = f"{type(error).__name__}: {error}"
     return Failed(reason, trace="".join(format_exception(error)))
