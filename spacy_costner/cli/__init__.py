@@ -1,6 +1,6 @@
-"""The commands of `python -m spacy costner`. Each has its own module here.
+"""The commands of `python -m spacy costner`. Each command is defined in a separate module.
 
-spaCy imports this package through its entry point in the group `spacy_cli`.
+spaCy imports this package via its entry point in the group `spacy_cli`.
 """
 
 from collections.abc import Callable
@@ -35,17 +35,16 @@ from .vectors import vectors_cli
 from .watch import watch_cli
 
 WITH_OVERRIDES = ("check", "fit", "forecast", "compare", "audit", "distill")
-"""The commands that can override settings of the config, such as --paths.train."""
+"""The commands that support config overrides, such as --paths.train."""
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""With these settings, click doesn't refuse options that it doesn't know. The command reads them:
-see `read_overrides`."""
+"""Click settings to accept unknown options. The command reads them with `read_overrides`."""
 
 costner = typer.Typer(name="costner", no_args_is_help=True)
 
 
 def show_version(is_given: bool) -> None:
-    """Print the version and exit, if the option --version is given. Typer calls this function."""
+    """Print the version and exit if the option --version is set. This is a callback for Typer."""
     if is_given:
         typer.echo(f"spacy-costner {spacy_costner.__version__}")
         raise typer.Exit
@@ -59,12 +58,12 @@ def costner_cli(
     ] = False,
 ) -> None:
     """Cost-sensitive named entity recognition."""
-    # Typer shows this docstring as help, and `show_version` deals with the option.
+    # Typer uses the docstring as help text. The option is handled by `show_version`.
 
 
 app.add_typer(costner)
 
-# The groups of commands in `--help`, in this order.
+# The groups of commands in `--help`, in order
 START = "Start"
 ADJUST = "Adjust"
 LOOK = "Look"
@@ -93,8 +92,8 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("page", page_cli, SCALE, "Write a linear pipeline as a page that needs no Python."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]
-"""The name, the function, the group and the summary of each command, in the order in which `--help`
-and the site show them."""
+"""The name, function, group and summary of each command, in the order of `--help` and the
+website."""
 
 for _name, _function, _group, _summary in COMMANDS:
     _settings: dict[str, bool] = {}

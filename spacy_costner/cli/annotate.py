@@ -1,4 +1,4 @@
-"""Annotate text files, and print what was done."""
+"""Annotate text files and print a summary."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 
 N_ERRORS = 5
-"""The number of errors, and of files with failed docs, that are printed."""
+"""Maximum number of errors and files with failed docs to print."""
 
 
 @command(
@@ -46,7 +46,7 @@ N_ERRORS = 5
     without=("make_executor",),
 )
 def annotate_cli(
-    run: partial[Summary],  # `annotate` with the options that `command` adds
+    run: partial[Summary],  # `annotate` with its options set by `command`
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -58,15 +58,15 @@ def annotate_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Annotate text files. Writes the entities with their probabilities and, if the pipeline has them,
-    alternatives and guaranteed sets. If a doc fails, its error is written instead. Run the command
-    again to annotate only what is missing or has changed: the model, a setting or an input. The
-    exit code is 1 if a file can't be read, or all of its docs fail.
+    Annotate text files. Writes the entities with their probabilities and, if the pipeline predicts
+    them, alternatives and guaranteed sets. If a doc fails, its error is written instead. If you run
+    the command again, only missing parts are annotated, and parts whose model, settings or input
+    have changed. The exit code is 1 if a file can't be read or all of its docs fail.
     """
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
         summary = run(model, inputs, output_path, make_executor=executor)
-    # A `Shift` also has the scores of all docs. Only the result of the test is printed.
+    # A `Shift` also contains the scores of all docs. Only print the result of the test.
     shift_summaries = {name: shift.summary for name, shift in summary.shift.items()}
     result = {**summary._asdict(), "shift": shift_summaries}
     print_result(result, annotation_text(summary), print_json, output_path)
@@ -75,9 +75,9 @@ def annotate_cli(
 
 
 def annotation_text(summary: Summary) -> str:
-    """Write the number of annotated docs, the speed, the results of the tests for a shift, the
-    files with failed docs, and the first errors. Inputs are annotated in parts. Parts that an
-    earlier run has annotated are kept: see `PartCounts`."""
+    """Format the summary as text: the numbers of parts and docs, the speed, the results of the
+    shift tests, the files with failed docs, and the first errors. See `PartCounts` for the numbers
+    of parts."""
     parts = summary.parts
     lines = [
         f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",
@@ -105,7 +105,7 @@ def annotation_text(summary: Summary) -> str:
 
 
 def first_lines(lines: Sequence[str]) -> list[str]:
-    """The first `N_ERRORS` lines, and how many others there are."""
+    """Return the first `N_ERRORS` lines. If there are more, add a line with their number."""
     n_others = len(lines) - N_ERRORS
     if n_others <= 0:
         return [*lines]

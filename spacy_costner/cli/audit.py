@@ -1,4 +1,4 @@
-"""Find probable mistakes in the annotation of a corpus, and correct those that you accept."""
+"""Find probable annotation errors in a corpus and apply accepted corrections."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -37,7 +37,8 @@ from .output import JsonOption, errors_shown, print_result, ray_messages_to_stde
 from .tables import text_table
 
 N_PRINTED = 10
-"""The number of suspects that are printed. The output file and the page have `--places` of them."""
+"""Maximum number of suspects to print. The output file and the page contain up to `--places`
+suspects."""
 
 
 @command(
@@ -57,7 +58,7 @@ N_PRINTED = 10
 )
 @reads_corpora
 def audit_cli(
-    run: partial[Audit],  # `audit` with the options that `command` adds
+    run: partial[Audit],  # `audit` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path, Argument(help="Config of a linear model, or its pipeline", exists=True)
@@ -116,7 +117,7 @@ def audit_cli(
             check_suspects_path(output_path)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
-        # This pipeline isn't trained. It is needed for its language and its tokenizer.
+        # This pipeline isn't trained. It only provides the tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
         docs = list(read_docs(nlp, corpus_path, reading))
         if apply_path is not None:
@@ -136,8 +137,8 @@ def audit_cli(
 
 
 def check_suspects_path(path: Path) -> None:
-    """Check that suspects can be written to a file. They are Prodigy tasks, so that files with
-    other suffixes are refused."""
+    """Check that the output file for suspects has a valid suffix. Suspects are written as Prodigy
+    tasks."""
     if path.suffix.lower() == ".html":
         raise ValueError(f"{path}: expected a .jsonl file, got a page: --html writes the page")
     check_task_form("prodigy", path)
@@ -150,10 +151,10 @@ def save_corrected(
     unanswered: str,
     print_json: bool,
 ) -> None:
-    """Correct the docs of a corpus in place with the answers to the suggestions of an audit, a
-    JSONL file, and save them. Print the numbers of accepted, rejected and unanswered suggestions.
-    Refuses an output file that is missing or has no suffix of a corpus, and answers that don't fit
-    the docs: see `apply_answers`."""
+    """Apply the answers in a JSONL file to the docs of a corpus in place, and save the corrected
+    corpus. Print the numbers of accepted, rejected and unanswered suggestions. Raise an error if
+    the output path is missing or has an unsupported suffix, or if the answers don't match the docs
+    (see `apply_answers`)."""
     if output_path is None:
         raise ValueError("audit: --output: expected a path for the corrected corpus, got none")
     check_suffix(output_path)
@@ -167,10 +168,10 @@ def save_corrected(
 
 
 def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render an HTML page of suspects, in their order, with the path of the corpus. People answer
-    on the page, and save a file for `apply_answers`."""
-    # By the index of the doc: the annotated entities, the entities that the doc has if all
-    # suggestions of the page are accepted, and the probabilities that are known.
+    """Render an HTML page with the suspects. Users can accept or reject suggestions on the page and
+    save their answers to a file for `apply_answers`. `corpus` is the path shown on the page."""
+    # By doc index: the annotated entities, the entities if all suggestions were accepted, and the
+    # probabilities of individual entities.
     annotated_of_doc: dict[int, set[Entity]] = {}
     suggested_of_doc: dict[int, set[Entity]] = {}
     probs_of_doc: dict[int, dict[Entity, float]] = {}
@@ -182,8 +183,7 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
             probs_of_doc[i] = {}
         suggested_of_doc[i].difference_update(suspect.annotated)
         suggested_of_doc[i].update(suspect.suggested)
-        # If a suspect has several entities, its probability isn't the probability of any one of
-        # them.
+        # If a suspect has several entities, only their joint probability is known.
         if len(suspect.annotated) == 1:
             (entity,) = suspect.annotated
             probs_of_doc[i][entity] = suspect.prob_annotated
@@ -205,23 +205,23 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
-    """Write the size of the audited corpus, the number of probable mistakes of each kind, and the
-    most probable ones: places where the suggestion is more probable than the annotation. The tasks
-    are in the same order as the suspects."""
+    """Format the audit as text: the size of the corpus, the number of probable errors of each kind,
+    and the suspects whose suggestion is more probable than the annotation. `tasks` must be aligned
+    with the suspects."""
     size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
     lines = [size, ""]
-    if audited.over_borders:  # entities across the borders of sequences, which can't be predicted
+    if audited.over_borders:  # entities that cross sequence boundaries can't be predicted
         lines += [f"{audited.over_borders:,} {UNPREDICTABLE}", ""]
     for note in audited.notes:
         lines += [f"note: {note}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
-    # The other suspects are only in the output file and on the page.
+    # Other suspects are only included in the output file and on the page.
     probable = [pair for pair in zip(audited.suspects, tasks) if pair[0].is_probable]
     if not probable:
         lines.append("no alternative is more probable than the annotation")
     for suspect, task in probable[:N_PRINTED]:
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
-        # The text of an entity may have line breaks.
+        # The text of an entity may contain line breaks.
         change = " ".join(task.extra["meta"]["change"].split())
         lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Calibrate a pipeline, and show its temperature and how reliable its confidences are.
+"""Calibrate a pipeline and print its temperature and the reliability of its confidences.
 
-The decorator `command` makes options from the keyword-only parameters of `calibrate`, except those
-in `without`. The first argument, `run`, is `calibrate` with the values of these options."""
+The decorator `command` adds the options of `calibrate`, except for `without`. `run` is `calibrate`
+with these options set."""
 
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from .tables import text_table
 @command(calibrate, without=("file_tokens", "source"))
 @reads_corpora
 def calibrate_cli(
-    run: partial[Calibration],  # `calibrate` with the options that `command` adds
+    run: partial[Calibration],  # `calibrate` with its options set by `command`
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
@@ -40,16 +40,16 @@ def calibrate_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Calibrate confidences, so that about 70 % of the entities with confidence 0.7 are correct.
-    Fits a temperature on development docs, which should not be training docs, and turns confidences
-    on. Predictions of Viterbi decoding don't change.
+    Calibrate confidences, so that about 70% of the entities with confidence 0.7 are correct. Fits a
+    temperature on development docs and turns confidences on. Use docs that the pipeline was not
+    trained on. Viterbi predictions don't change.
     """
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load_with_examples(
             model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
-        # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
+        # The path is stored in the pipeline's meta as JSON, so it must be valid Unicode.
         docs_name = encodable(dev_path)
         calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -57,9 +57,8 @@ def calibrate_cli(
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """The result of a calibration for the terminal. Entities are grouped in bins by their
-    confidence, and a table shows which share of each bin is right. Below it are the
-    temperatures, overall and per label."""
+    """Format a calibration as text: a table with the proportion of correct entities in each
+    confidence bin, followed by the overall temperature and the temperatures per label."""
     rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
     for confidence_bin in calibration.reliability:
         if confidence_bin["n"] > 0:

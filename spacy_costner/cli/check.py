@@ -1,4 +1,4 @@
-"""Check data and config, and print what was found."""
+"""Check the data and the config, and print the findings."""
 
 from collections import Counter
 from functools import partial
@@ -21,7 +21,7 @@ from .tables import text_table
 @command(check, without=("overrides", "reading"))
 @reads_corpora
 def check_cli(
-    run: partial[Check],  # `check` with the options that `command` adds
+    run: partial[Check],  # `check` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
     *,
@@ -32,7 +32,7 @@ def check_cli(
 ) -> None:
     """
     Check your data and config before training: entities per label, annotation that can't be
-    learned, and whether costs, label trees and weights fit the labels. Override settings as in
+    learned, and whether costs, label trees and weights match the labels. Override settings as in
     `spacy train`, e.g. --paths.train ./train.spacy. The exit code is 1 if there are errors.
     """
     overrides = read_overrides(ctx)
@@ -45,9 +45,9 @@ def check_cli(
 
 
 def check_text(checked: Check, n_places: int) -> str:
-    """The result of a check for the terminal: a table of the entities of each label, the findings
-    with at most `n_places` docs for each, and the number of errors and warnings."""
-    # The dictionaries have the corpora in the order of the columns.
+    """Format the result of a check as text: a table with the number of entities per label, the
+    findings with up to `n_places` docs each, and the numbers of errors and warnings."""
+    # The corpora in the dictionaries are in the order of the columns.
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])
@@ -67,7 +67,7 @@ def check_text(checked: Check, n_places: int) -> str:
 
 
 def with_noun(number: int, noun: str) -> str:
-    """Write a number with the noun that it counts: "no errors", "1 error", "2 errors"."""
+    """Format a count with a noun, as in "no errors", "1 error" or "2 errors"."""
     if number == 1:
         return f"1 {noun}"
     return f"{number or 'no'} {noun}s"

@@ -1,9 +1,9 @@
-"""Make the command line of a command from the function of `workflows` that it calls.
+"""Create the command-line options of a command from the workflow function that it calls.
 
-Each keyword-only parameter of the function becomes an option of the command. The signature of the
-function gives the name, the type and the default of the option, and the docstring gives its help
-text. The table `options` of the command has what they can't express, such as a short name, a range
-or that a file has to exist. It also has help texts that are worded differently from the docstring.
+Each keyword-only parameter of the function is converted to an option. The name, type and default of
+the option are taken from the function's signature, and the help text from its docstring. Additional
+settings, such as a short name, a range of values or a check that a file exists, are defined in the
+`options` of the command, along with any help texts that differ from the docstring.
 """
 
 import re
@@ -27,7 +27,7 @@ from .output import OPTION_OF_PARAMETER, errors_shown, with_options
 ResultT = TypeVar("ResultT")
 
 Command = Callable[..., None]
-"""The function of a command, which Typer calls."""
+"""The function of a command, called by Typer."""
 
 
 def command(
@@ -36,22 +36,22 @@ def command(
     options: Mapping[str, OptionInfo] = {},
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Make a decorator for a command that calls a function of `workflows`, such as `tune`. The
-    keyword-only parameters of the function become options of the command. They come before the
-    options that the command declares itself. When the command is run, its first argument is the
-    function with the values of these options, as a `partial`.
+    """Create a decorator for a command that calls a workflow function, such as `tune`. The
+    function's keyword-only parameters are added to the command as options, before the options that
+    the command declares itself. When the command is run, its first argument is a `partial` of the
+    function with the values of these options.
 
-    function (Callable): The function. Its docstring has a text for each parameter.
-    options (Mapping[str, OptionInfo]): What the signature can't express, keyed by the name of its
-        parameter. A help text replaces the text of the docstring.
-    without (Collection[str]): The keyword-only parameters that don't become options, as the command
-        sets them itself.
+    function (Callable): The workflow function. Its docstring must describe all options.
+    options (Mapping[str, OptionInfo]): Additional settings for options, keyed by parameter name. A
+        help text overrides the text in the docstring.
+    without (Collection[str]): The keyword-only parameters to exclude, because they are set by the
+        command.
     RETURNS (Callable): The decorator.
-    RAISES (TypeError): If the docstring of the function has no text for an option.
+    RAISES (TypeError): If an option isn't described in the function's docstring.
     """
     texts = parameter_texts(function)
     types = get_type_hints(function)
-    # Typer reads options from parameters with the annotation Annotated[type, Option(...)].
+    # Typer creates options from parameters annotated as Annotated[type, Option(...)].
     options_of_function: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
@@ -62,9 +62,10 @@ def command(
             options_of_function.append(declared_parameter)
 
     def decorate(body: Command) -> Command:
-        """Turn a function whose first argument is the `partial` into a command for Typer."""
+        """Convert a function that expects the `partial` as its first argument to a Typer
+        command."""
         parameters = list(signature(body, eval_str=True).parameters.values())
-        del parameters[0]  # The `partial` is not an argument of the command line.
+        del parameters[0]  # the `partial` isn't a command-line argument
         positional: list[Parameter] = []
         options_of_command: list[Parameter] = []
         for parameter in parameters:
@@ -75,21 +76,21 @@ def command(
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            """Run the command. Typer gives the values of its arguments and of all options."""
+            """Run the command with the values of its arguments and options, passed by Typer."""
             values_of_function: dict[str, Any] = {}
             for option in options_of_function:
                 values_of_function[option.name] = values.pop(option.name)
             body(partial(function, **values_of_function), **values)
 
-        # Docstrings name parameters, help texts name options.
+        # Replace names of parameters in docstrings with names of options in help texts.
         all_parameters = [*positional, *options_of_function, *options_of_command]
         option_of_parameter = options_of(all_parameters)
         for declared in options_of_function:
             (option,) = declared.annotation.__metadata__
             option.help = with_options(option.help, option_of_parameter)
 
-        # `wraps` copies the signature of the body. Typer has to see the signature of the whole
-        # command instead.
+        # `wraps` copies the signature of the body, but Typer needs the signature of the command
+        # with all options.
         run_command.__signature__ = Signature(all_parameters)  # type: ignore[attr-defined]
         return run_command
 
@@ -97,8 +98,8 @@ def command(
 
 
 def reads_corpora(body: Command) -> Command:
-    """Give a command the options for reading corpora. The body gets them as its
-    keyword-only parameter `reading`."""
+    """Add the options for reading corpora to a command. Their values are passed to the command as
+    the keyword argument `reading`."""
     parameters = [
         parameter
         for parameter in signature(body, eval_str=True).parameters.values()
@@ -111,7 +112,7 @@ def reads_corpora(body: Command) -> Command:
 
     @wraps(body)
     def run_with_reading(*arguments: Any, **values: Any) -> None:
-        """Run the command. Typer gives the values of its arguments and of all options."""
+        """Run the command with the values of its arguments and options, passed by Typer."""
         options = {name: values.pop(name) for name, *_ in READING_OPTIONS}
         with errors_shown():
             reading = ReadOptions(**options)
@@ -123,7 +124,7 @@ def reads_corpora(body: Command) -> Command:
 
 
 def as_column(text: str) -> int | str:
-    """Read an option that gives a column by its number or its name."""
+    """Parse the value of an option that specifies a column by number or name."""
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
 
 
@@ -179,17 +180,17 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
         ),
     ),
 ]
-"""The name, type and option of the fields of `ReadOptions` that commands have."""
+"""The name, type and option of each field of `ReadOptions` that can be set on the command line."""
 
 
 def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo:
-    """Make the option of a parameter. If the command gives no help text, it is the text of the
-    docstring. Help texts have no full stop at the end, as in spaCy."""
-    option = copy(option)  # a table of options may have the same object for several parameters
+    """Create the option for a parameter. If the option has no help text, the docstring is used. As
+    in spaCy, help texts don't end with a period."""
+    option = copy(option)  # the same object may be used for several parameters
     option.help = (option.help or text).removesuffix(".")
-    # If a switch (an option that is False by default) has no name, Typer makes two names for it:
-    # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
-    # in the attribute `default`, which is `...` without a name.
+    # If a flag (an option that is False by default) has no name, Typer creates two names, such as
+    # --per-label and --no-per-label. Set the name here to avoid this. Typer stores the first name
+    # of an option in the attribute `default`, which is `...` if the option has no name.
     is_switch = parameter.default is False
     has_no_name = option.default is ...
     if is_switch and has_no_name:
@@ -198,12 +199,12 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
 
 
 def names_options(body: Command) -> Command:
-    """Let a command print errors with the names of its options: see `output.with_options`."""
+    """Make a command use the names of its options in error messages. See `output.with_options`."""
     option_of_parameter = options_of(signature(body).parameters.values())
 
     @wraps(body)
     def run_command(**values: Any) -> None:
-        """Run the command. Typer gives the values of its arguments and options."""
+        """Run the command with the values of its arguments and options, passed by Typer."""
         token = OPTION_OF_PARAMETER.set(option_of_parameter)
         try:
             body(**values)
@@ -214,12 +215,12 @@ def names_options(body: Command) -> Command:
 
 
 def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The options of a command, keyed by the names of the parameters that they set, such as
-    "train_path": "--train". Arguments are left out.
+    """Return the options of a command, keyed by parameter name, as in {"train_path": "--train"}.
+    Arguments are excluded.
 
-    The command may read the value of an option before it calls a function of `workflows`. Then the
-    command and the function can have different parameters, such as `annotated_path` and `annotated`
-    for --annotated. So each option also has the parameter of its own name."""
+    If the command reads the value of an option before it calls a workflow function, the parameter
+    names may differ, such as `annotated_path` and `annotated` for --annotated. Each option is
+    therefore also added under its own name."""
     option_of_parameter: dict[str, str] = {}
     for parameter in parameters:
         option = name_of_option(parameter)
@@ -232,21 +233,22 @@ def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
 
 
 def name_of_option(parameter: Parameter) -> str | None:
-    """The name of the option that Typer makes of a parameter, such as "--train" or, if the option
-    has no name of its own, "--train-path". None if the parameter isn't an option."""
+    """Return the name of the option that Typer creates from a parameter, such as "--train". If the
+    option isn't named explicitly, the name is derived from the parameter, as in "--train-path".
+    Return None if the parameter isn't an option."""
     for option in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(option, OptionInfo):
-            # Typer keeps the first name in the attribute `default`: see `as_option`.
+            # Typer stores the first name in the attribute `default`: see `as_option`.
             for name in (option.default, *(option.param_decls or ())):
                 if isinstance(name, str) and name.startswith("--"):
-                    return name.partition("/")[0]  # of a switch, such as --with-text/--no-text
+                    return name.partition("/")[0]  # for a flag such as --with-text/--no-text
             return "--" + parameter.name.replace("_", "-")
     return None
 
 
 def words_of_command(ctx: typer.Context) -> str:
-    """The command with the arguments and options that were typed, as text for the shell. `fit` and
-    `init` write it into the config, so that people can repeat it."""
+    """Return the command line as it was typed, quoted for the shell. `fit` and `init` write it to
+    the config for reproducibility."""
     words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""
@@ -255,13 +257,13 @@ def words_of_command(ctx: typer.Context) -> str:
         is_typed = source is not None and source.name == "COMMANDLINE"
         if not is_typed or value is None:
             continue
-        # An option that was repeated has a list of values.
+        # A repeated option has a list of values.
         values = value if isinstance(value, (list, tuple)) else [value]
         for single_value in values:
             if param.param_type_name != "argument":
                 first_name, *_ = param.opts
                 words.append(first_name)
-            if single_value is not True:  # A switch has no value.
+            if single_value is not True:  # flags have no value
                 words.append(str(single_value))
-    # `ctx.args` has the settings of the config that were overridden, such as --nlp.lang es.
+    # `ctx.args` contains config overrides, such as --nlp.lang es.
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

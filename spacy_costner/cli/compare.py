@@ -1,7 +1,6 @@
-"""Compare losses and settings, and print a table.
+"""Compare losses and settings, and print a table of the results.
 
-The first argument of the command, `run`, is `compare` with the values of the options that the
-decorator `command` makes of its parameters."""
+The decorator `command` adds the options of `compare`. `run` is `compare` with these options set."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,7 +35,7 @@ from .tables import markdown_table, mean_and_deviation
 )
 @reads_corpora
 def compare_cli(
-    run: partial[list[ComparedLoss]],  # `compare` with the options that `command` adds
+    run: partial[list[ComparedLoss]],  # `compare` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     test_path: Annotated[
@@ -63,19 +62,19 @@ def compare_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Train a config with several losses, or several values of any settings, and compare the
-    scores. All variants get the same data, training budget and seeds. A loss is given by its name,
-    as in `costner init`, or as a config: its [components] and [training] settings replace the
-    settings of the base config. Override settings of all variants as in `spacy train`, e.g.
-    --paths.train ./train.spacy. Finished trainings are kept in the output folder and not repeated.
+    Train a config with several losses, or with several values of any settings, and compare the
+    scores. All variants use the same data, training budget and seeds. Specify a loss by name, as in
+    `costner init`, or as a config: its [components] and [training] settings override the base
+    config. Override settings of all variants as in `spacy train`, e.g. --paths.train ./train.spacy.
+    Finished models are kept in the output folder and not trained again.
 
-    The last two columns are p-values of the differences in F and in cost from the first
-    row (paired bootstrap over docs, two-sided).
+    The last two columns show p-values of the differences in F and cost from the first row (paired
+    bootstrap over docs, two-sided).
     """
 
     def print_variant(name: str, ended: Ended) -> None:
-        """Print the outcome of a variant. With --json it is printed to stderr, as stdout is for the
-        result alone."""
+        """Print the outcome of a variant. With --json, it is printed to stderr, because stdout must
+        only contain the result."""
         typer.echo(variant_text(name, ended), err=print_json)
 
     how_to_continue = "Finished models are kept: run the same command again to continue."
@@ -99,7 +98,7 @@ def compare_cli(
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read the text of the option --seeds: whole numbers, separated by commas."""
+    """Parse the value of the option --seeds, which contains comma-separated integers."""
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
@@ -108,8 +107,8 @@ def read_seeds(text: str) -> list[int]:
 
 
 def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Read the texts of all options --sweep. Returns the values of each setting. Raises an error if
-    a text can't be read, or a setting is given twice."""
+    """Parse the values of all --sweep options. Return the values of each setting. Raise an error if
+    an option is invalid or a setting is repeated."""
     values_of_settings: dict[str, list[Any]] = {}
     for text in texts:
         setting, values = read_sweep(text)
@@ -120,8 +119,8 @@ def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:
-    """Read the text of an option --sweep, such as training.dropout=0.1,0.2. Returns the setting and
-    its values, which are read as JSON or, if they aren't JSON, as strings."""
+    """Parse the value of a --sweep option, such as training.dropout=0.1,0.2. Return the setting and
+    its values. The values are parsed as JSON if possible, and as strings otherwise."""
     setting, equals, values = text.partition("=")
     setting = setting.strip()
     values = values.strip()
@@ -134,8 +133,8 @@ def read_sweep(text: str) -> tuple[str, list[Any]]:
 
 
 def variant_text(name: str, ended: Ended) -> str:
-    """The line that is printed at the end of the training of a variant: its name, such as
-    "Sequential, seed 0", its F score and its time in seconds."""
+    """Format the line to print after a variant has been trained: its name, such as "Sequential,
+    seed 0", its F-score and the time in seconds."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
     finished: Finished = ended.value
@@ -146,15 +145,15 @@ def variant_text(name: str, ended: Ended) -> str:
 
 
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
-    """Write the compared losses as a table in Markdown. All scores except the cost are in percent.
-    If there are several seeds, they are followed by their standard deviation. Notes below the table
-    list the losses without scores, and what may make scores misleading."""
+    """Format the compared losses as a Markdown table. All scores except the cost are in percent. If
+    there are several seeds, the scores are shown with their standard deviation. Notes below the
+    table list losses without scores and reasons why scores may be misleading."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        # The columns from F to sentences: `by_seed` has the same order. A loss without scores gets
-        # dashes.
+        # The columns from "F" to "sentences", in the same order as `by_seed`. Losses without scores
+        # are shown with dashes.
         scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
             scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]
@@ -170,15 +169,15 @@ def comparison_text(rows: Sequence[ComparedLoss]) -> str:
                 f"{row.loss}: {UNTRAINED}, with seed {seeds}: no scores, and no significance of "
                 "differences from it"
             )
-    # All losses have the same test corpus, and mostly the same training corpus.
+    # Remove duplicate notes, because losses share the test corpus and mostly the training corpus.
     for note in dict.fromkeys(note for row in rows for note in row.notes):
         notes.append(f"note: {note}")
     return "\n".join([markdown_table(header, table, align=True), *notes])
 
 
 def score_text(name: str, by_seed: Sequence[float]) -> str:
-    """Write the mean of a score over seeds, with its standard deviation, in percent. The cost isn't
-    a share, so it is not in percent, and has four digits after the point."""
+    """Format the mean and standard deviation of a score over seeds, in percent. The cost isn't
+    converted to percent, and is shown with four decimal places."""
     if name == "ents_cost":
         return mean_and_deviation(by_seed, digits=4)
     return mean_and_deviation([100 * score for score in by_seed])

@@ -1,7 +1,6 @@
-"""Convert a corpus, and print what is in it.
+"""Convert a corpus and print a summary of its contents.
 
-The command gets `run`: the function `convert` with the values of all options that the command
-doesn't declare itself. See `command_line.command`.
+The decorator `command` adds the options of `convert`. `run` is `convert` with these options set.
 """
 
 from functools import partial
@@ -31,7 +30,7 @@ from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 )
 @reads_corpora
 def convert_cli(
-    run: partial[Converted],  # `convert` with the options that `command` adds
+    run: partial[Converted],  # `convert` with its options set by `command`
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
     output_path: Annotated[
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
@@ -44,7 +43,7 @@ def convert_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Convert an annotated corpus, and show what it contains. The format is found from the content:
+    Convert an annotated corpus, and show what it contains. The format is detected from the content:
     .spacy; CoNLL columns in any tag scheme; JSONL of Prodigy, doccano and Hugging Face; Label
     Studio's JSON export; brat standoff; WebAnno TSV; training data of GLiNER, Rasa and spaCy 2;
     CSV; a Hugging Face dataset on disk; or a folder of these. All commands, and configs with the
@@ -69,7 +68,7 @@ def convert_cli(
 
 
 def converted_text(converted: Converted, name: str) -> str:
-    """Write how the corpus was read, what it contains, and the problems of reading it."""
+    """Format a summary of the corpus as text: how it was read, its size, and any problems."""
     corpus = converted.corpus
     lines = [
         corpus.as_text(name),

@@ -1,8 +1,7 @@
-"""Distill teachers into a student: train a small model on what large ones predict. Print how good
-each of them is.
+"""Distill teachers into a student: train a small model on the predictions of larger models, and
+print the scores of all models.
 
-The command gets the function `distill` as `run`, which has the options of the command line: see
-`command_line.command`.
+The decorator `command` adds the options of `distill`. `run` is `distill` with these options set.
 """
 
 from collections.abc import Sequence
@@ -63,7 +62,7 @@ from .tables import text_table
 )
 @reads_corpora
 def distill_cli(
-    run: partial[Distilled],  # `distill` with the options that `command` adds
+    run: partial[Distilled],  # `distill` with its options set by `command`
     ctx: typer.Context,
     teacher: Annotated[
         str,
@@ -94,12 +93,12 @@ def distill_cli(
 ) -> None:
     """
     Distill a teacher, such as a transformer, into a student, such as a linear model: the teacher
-    annotates texts, and the student is trained on its answers. They are kept in the output folder,
-    so that an interrupted run continues where it stopped. Override settings of the student as in
+    annotates texts, and the student is trained on its answers. The answers are kept in the output
+    folder, so that an interrupted run can be continued. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
-    # The command line may have settings of the config, such as --paths.dev dev.spacy, among the
-    # texts. Typer doesn't know these, and leaves some of the words in `raw` and some in `ctx.args`.
+    # The texts may be mixed with config overrides, such as --paths.dev dev.spacy. Typer doesn't
+    # recognize these, and assigns some of the words to `raw` and others to `ctx.args`.
     words = [*(raw or ()), *ctx.args]
     raw_paths, ctx.args = split_arguments(words)
     overrides = read_overrides(ctx)
@@ -119,26 +118,26 @@ def distill_cli(
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Divide the words of a command line into the paths of texts and the settings of the config,
-    which may come in any order. A setting is "--name value" or "--name=value"."""
+    """Split command-line arguments into the paths of texts and config overrides, which may be in
+    any order. Overrides have the form "--name value" or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
-    is_value = False  # whether the word is the value of the setting before it
+    is_value = False  # whether the argument is the value of the preceding option
     for argument in arguments:
         if is_value:
             settings.append(argument)
             is_value = False
         elif argument.startswith("--"):
             settings.append(argument)
-            is_value = "=" not in argument  # the next word
+            is_value = "=" not in argument  # applies to the next argument
         else:
             paths.append(Path(argument))
     return paths, settings
 
 
 def distilled_text(distilled: Distilled) -> str:
-    """Write the size of the student's training corpus, and a table of the scores of teachers and
-    student."""
+    """Format the result as text: the size of the student's training corpus or the estimated noise,
+    and a table with the scores of the teachers and the student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
         text += f"; {distilled.n_missing:,} uncertain ones are missing annotation"
@@ -158,21 +157,21 @@ def distilled_text(distilled: Distilled) -> str:
 
 
 def noise_page(distilled: Distilled) -> str:
-    """Render an HTML page of the estimated errors of annotators."""
+    """Render an HTML page with the estimated errors of the annotators."""
     return render(
         "noise.html", noise=distilled.noise, student=distilled.path, notes=distilled.notes
     )
 
 
 def percentages(*shares: float | None) -> list[str]:
-    """Write shares as percentages with two decimals; nothing for None."""
+    """Format proportions as percentages with two decimal places. None becomes an empty string."""
     return ["" if share is None else f"{100 * share:.2f}" for share in shares]
 
 
 def noise_lines(noise: LearnedNoise) -> list[str]:
-    """Write the estimated errors of annotators: the scores of each on checked texts, how it
-    annotates the entities of each label, what the channel has corrected, and the scores of each
-    method."""
+    """Format the estimated annotation noise as lines of text: the scores of each annotator on
+    checked texts, its confusion matrix, the corrections made by the channel model, and the scores
+    of each method."""
     table = [["annotator", "texts", "checked", "P", "R", "F", "false alarms"]]
     for errors in noise.annotators:
         scores = percentages(errors.precision, errors.recall, errors.f_score)

@@ -1,8 +1,7 @@
-"""Draw a random sample of docs for people to annotate. Then estimate from it how many entities
-texts have, and how good a pipeline is on these texts.
+"""Draw a random sample of docs to annotate. Then use the annotated sample to estimate the number of
+entities in all texts and the scores of a pipeline on these texts.
 
-The command gets the function `estimate` as `run`, which has the options of the command line: see
-`command_line.command`.
+The decorator `command` adds the options of `estimate`. `run` is `estimate` with these options set.
 """
 
 import warnings
@@ -30,10 +29,10 @@ from .plots import draw_estimates, require_matplotlib, save_figure
 from .tables import text_table
 
 N_PRINTED = 10
-"""The number of drawn docs that are printed."""
+"""Maximum number of drawn docs to print."""
 
 MEASURES = ("entities", "precision", "recall", "f")
-"""The measures of a `LabelEstimate`, in the order of the table."""
+"""The measures in a `LabelEstimate`, in the order of the table."""
 
 
 @command(
@@ -50,7 +49,7 @@ MEASURES = ("entities", "precision", "recall", "f")
 )
 @reads_corpora
 def estimate_cli(
-    run: partial[Estimate],  # `estimate` with the options that `command` adds
+    run: partial[Estimate],  # `estimate` with its options set by `command`
     model: ModelArg,
     docs_path: Annotated[
         Path,
@@ -64,7 +63,7 @@ def estimate_cli(
         Path | None,
         Option("--texts", help="All texts that the docs were drawn from", exists=True),
     ] = None,
-    n: Annotated[  # the name that it has in `draw`, so that errors of `draw` name the option
+    n: Annotated[  # named as in `draw`, so that its errors refer to the option
         int | None,
         Option("--draw", help="Draw N docs to annotate, with replacement", metavar="N", min=1),
     ] = None,
@@ -98,20 +97,20 @@ def estimate_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. Run it twice: with --draw, to draw docs that you annotate; then with the
-    annotated docs, and with --texts for all texts that they were drawn from. A session of `serve`
-    has both: give its folder.
-    Intervals are valid for any model, also on texts that are unlike its training docs.
+    Estimate the number of entities in texts, and a pipeline's precision, recall and F on these
+    texts, with intervals. Run the command twice: first with --draw, to draw docs to annotate, and
+    then with the annotated docs and --texts for all texts that they were drawn from. For a session
+    of `serve`, you only need to pass its folder. The intervals are valid for any model, even on
+    texts that are unlike its training docs.
     """
-    if n is not None:  # the number of drawings
+    if n is not None:  # the number of draws
         if output_path is None or texts_path is not None or plot_path is not None:
             raise BadParameter("--draw takes the texts and --output, without --texts and --plot")
         with errors_shown():
             check_file(output_path, inputs=[model, docs_path])
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
-            component = run.keywords["name"]  # the option --name, which `command` adds
+            component = run.keywords["name"]  # the value of --name
             drawn_docs = read_and_draw(nlp, docs_path, reading, n=n, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
@@ -119,7 +118,7 @@ def estimate_cli(
         print_result({"docs": rows}, drawn_text(rows, n), print_json, output_path)
         return
 
-    # The docs are annotated: estimate from them.
+    # Without --draw, estimate from annotated docs.
     docs_path, texts_path = files_of_session(docs_path, texts_path)
     if texts_path is None or output_path is not None:
         raise BadParameter("expected --texts with annotated docs, or --draw and --output")
@@ -137,15 +136,14 @@ def estimate_cli(
 def read_and_draw(
     nlp: Language, texts_path: Path, reading: ReadOptions, *, n: int, seed: int, name: str
 ) -> list[DrawnDoc]:
-    """Read the texts from a file, and draw docs for people to annotate: see `draw`."""
+    """Read texts from a file and draw docs to annotate. See `draw`."""
     texts = progress(read_texts(nlp, texts_path, reading), desc="draw", unit="doc")
     return draw(nlp, texts, n=n, seed=seed, name=name)
 
 
 def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
-    """Find the annotated docs and all texts in the folder of a session of `serve`. Other paths stay
-    as they are. So does the path of the texts, if one is given. Returns the paths of the docs and
-    of the texts."""
+    """Return the paths of the annotated docs and of all texts. If `docs_path` is the folder of a
+    `serve` session, they are looked up in the folder. An explicit `texts_path` takes precedence."""
     measure_path = docs_path / MEASURE_FILE
     if not measure_path.exists():
         return docs_path, texts_path
@@ -162,11 +160,11 @@ def read_and_estimate(
     texts_path: Path,
     reading: ReadOptions,
 ) -> Estimate:
-    """Read the annotated docs and the texts from files, and estimate. Errors name the file of the
-    annotated docs."""
+    """Read the annotated docs and all texts from files, and compute the estimate. Error messages
+    start with the path of the annotated docs."""
     info = CorpusInfo()
     drawn_docs = list(read_docs(nlp, docs_path, reading, info))
-    # The reader leaves out docs that annotators have skipped. Other problems get a warning.
+    # Count the docs that annotators have skipped, and warn about other problems.
     n_left_out = 0
     for problem in info.problems:
         if problem.message == NOT_ACCEPTED:
@@ -181,8 +179,8 @@ def read_and_estimate(
 
 
 def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
-    """The facts of each drawn doc that --json prints: its text, its number, its size, and how it
-    was drawn."""
+    """Convert drawn docs to dictionaries for --json, with the text, the index, the number of
+    tokens, how often the doc was drawn, and its probability."""
     rows: list[dict[str, Any]] = []
     for doc, drawing in drawn:
         rows.append(
@@ -198,8 +196,8 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
 
 
 def drawn_text(rows: Sequence[dict[str, Any]], n_drawings: int) -> str:
-    """Write a table of the first drawn docs (see `drawn_rows`), the number of drawings, and the
-    number of drawn docs."""
+    """Format the first rows of `drawn_rows` as a table, followed by the numbers of draws, docs and
+    tokens."""
     table: list[Sequence[Any]] = [["text", "doc", "tokens", "times", "probability"]]
     for row in rows[:N_PRINTED]:
         probability = f"{row['probability']:.3g}"
@@ -212,8 +210,8 @@ def drawn_text(rows: Sequence[dict[str, Any]], n_drawings: int) -> str:
 
 
 def estimate_text(result: Estimate) -> str:
-    """Write a table of the estimates with their intervals. Below it is what isn't estimated, and
-    the number of drawings that would halve the intervals."""
+    """Format the estimates and intervals as a table, followed by the measures that can't be
+    estimated and the number of draws needed to halve the intervals."""
     level = f"{100 * result.confidence:g} % interval"
     header = ["label", "of all texts", "estimate", level, "model alone", "annotated docs alone"]
     rows: list[Sequence[Any]] = [header]
@@ -233,11 +231,12 @@ def estimate_text(result: Estimate) -> str:
 
 
 def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
-    """The rows of the table for a label: one for each measure that has an estimate, or a single one
-    if no drawn doc has the label."""
+    """Create the table rows for a label: a row for each measure with an estimate, or a single row
+    if no drawn doc contains the label."""
     label = estimate_of_label.label
     if estimate_of_label.most_docs is not None:
-        # No drawn doc has the label. The estimate is 0, and the interval counts docs, not entities.
+        # If no drawn doc contains the label, the estimate is 0 and the interval counts docs, not
+        # entities.
         docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
         model_alone = as_count(estimate_of_label.entities.model_alone)
         return [[label, "entities", "0", docs_interval, model_alone, "-"]]
@@ -258,8 +257,7 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
 
 
 def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
-    """Write which measures of a label have no estimate, and why. Measures with the same reason are
-    on one line."""
+    """Format the reasons why measures of a label can't be estimated, with one line per reason."""
     names_by_reason: dict[str, list[str]] = {}
     for name in MEASURES:
         reason = getattr(estimate_of_label, name).refusal
@@ -278,5 +276,5 @@ def as_count(number: float) -> str:
 
 
 def as_percent(share: float) -> str:
-    """Format a score for the table, in percent."""
+    """Format a score as a percentage for the table."""
     return f"{100 * share:.1f}"

@@ -1,4 +1,4 @@
-"""Print the weights of a linear model, or write them to a JSON file."""
+"""Print the weights of a linear model or write them to a JSON file."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from .tables import text_table
     options={"text": Option("--text", "-t"), "n_features": Option("--features", "-n", min=1)},
 )
 def explain_cli(
-    run: partial[Explanation],  # `explain` with the options that `command` adds
+    run: partial[Explanation],  # `explain` with its options set by `command`
     model: ModelArg,
     *,
     json_path: Annotated[
@@ -47,8 +47,8 @@ def explain_cli(
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Write an explanation for the terminal: the strongest features of each tag, the weights of
-    transitions and, if there is a text, why each of its tokens has its tag."""
+    """Format an explanation as text: the strongest features of each tag, the transition weights
+    and, if a text was given, the features behind the tag of each token."""
     blocks = []
     for weights in explanation.tags:
         in_favour = feature_line(weights.in_favour)
@@ -63,8 +63,8 @@ def explanation_text(explanation: Explanation) -> str:
 
 
 def transitions_text(transitions: TransitionWeights) -> str:
-    """Write a table of the weights of transitions, from the tag of a row to the tag of a column. A
-    forbidden transition is a point."""
+    """Format the transition weights as a table, with source tags as rows and target tags as
+    columns. Forbidden transitions are shown as a dot."""
     rows = [["from \\ to", *transitions.targets]]
     for origin, weights in zip(transitions.origins, transitions.weights):
         cells = [origin]
@@ -78,7 +78,7 @@ def transitions_text(transitions: TransitionWeights) -> str:
 
 
 def feature_line(features: Sequence[FeatureWeight]) -> str:
-    """Write features with their weights on one line."""
+    """Format features and their weights as a single line."""
     if not features:
         return "-"
     return "  ".join(f"{feature} {weight:+.2f}" for feature, weight in features)

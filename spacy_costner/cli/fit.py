@@ -1,7 +1,6 @@
-"""Train a linear model, and print how good it is.
+"""Train a linear model and print its scores.
 
-The first argument of the command, `run`, is `fit` with the values of the options that the decorator
-`command` makes of its parameters."""
+The decorator `command` adds the options of `fit`. `run` is `fit` with these options set."""
 
 from functools import partial
 from pathlib import Path
@@ -43,7 +42,7 @@ from .output import (
 )
 @reads_corpora
 def fit_cli(
-    run: partial[Fitted],  # `fit` with the options that `command` adds
+    run: partial[Fitted],  # `fit` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,
@@ -51,35 +50,35 @@ def fit_cli(
     ] = None,
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
-    ] = ...,  # type: ignore[assignment]  # required, though it comes after an optional argument
+    ] = ...,  # type: ignore[assignment]  # required, despite the preceding optional argument
     *,
     reading: ReadOptions,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Train a linear model (spacy_costner.SparseCRF.v1), and optionally calibrate and tune it. Without
-    a config, writes the config that `costner init` writes for the corpora.
+    Train a linear model (spacy_costner.SparseCRF.v1), and optionally calibrate and tune it. If you
+    don't pass a config, the config that `costner init` creates for the corpora is used and saved.
 
-    Trains as `spacy train` does, but faster: until max_epochs or max_steps, and only the final
-    model is evaluated. With fewer than 1,000 sentences, trains on all docs at once, which gives
-    better scores. Override settings as in `spacy train`, e.g. --nlp.lang es. Press Ctrl-C to stop
-    and save the model so far.
+    This is faster than `spacy train`: training runs until max_epochs or max_steps, and only the
+    final model is evaluated. With fewer than 1,000 sentences, the model is trained on all docs at
+    once, which gives better scores. Override settings as in `spacy train`, e.g. --nlp.lang es.
+    Press Ctrl-C to stop and save the current model.
     """
     if config_path is not None and str(config_path).startswith("-"):
-        # The user gave no config, but settings such as --nlp.lang es. Typer took the first word of
-        # these for the path of the config. `read_overrides` and `words_of_command` read `ctx`.
+        # If overrides such as --nlp.lang es are passed without a config, Typer parses the first
+        # one as the path of the config. Move it to `ctx.args`.
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = None
         config_path = None
     overrides = read_overrides(ctx)
     import_code(code_path)
-    new_config_path = None  # the config that `fit` writes, if none is given
+    new_config_path = None  # path of the config that `fit` writes if none is given
     language_setting = LANGUAGE_OF_PIPELINE
     if config_path is None:
         new_config_path = output_path / "config.cfg"
         language_setting = LANGUAGE_OPTION
-    # spaCy's hint to fill the config first is left out, as `fit` does that.
+    # Don't show spaCy's hint to fill the config first, because `fit` does this.
     with (
         errors_shown(language_setting=language_setting),
         show_validation_error(config_path or new_config_path, hint_fill=False),
@@ -90,7 +89,7 @@ def fit_cli(
             reading=reading,
             overrides=overrides,
             command=words_of_command(ctx),
-            # JSON has it in the result.
+            # In JSON, the summary is part of the result.
             on_corpus=ignore_corpus if print_json else print_corpus,
         )
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)

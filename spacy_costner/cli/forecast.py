@@ -1,7 +1,7 @@
-"""Forecast how good a linear model would be with more training docs.
+"""Forecast the scores of a linear model with more training docs.
 
-The first argument of the command, `run`, is `forecast` with the values of the options that the
-decorator `command` makes of its parameters."""
+The decorator `command` adds the options of `forecast`. `run` is `forecast` with these options
+set."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -56,7 +56,7 @@ from .tables import text_table
 )
 @reads_corpora
 def forecast_cli(
-    run: partial[Forecast],  # `forecast` with the options that `command` adds
+    run: partial[Forecast],  # `forecast` with its options set by `command`
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,
@@ -71,9 +71,9 @@ def forecast_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Forecast how good a linear model would be with two and four times as many training docs, and
-    how many more docs an F takes, with intervals. Models are trained on growing parts of the
-    corpus, and scored on docs that they were not trained on: together this takes 5 to 10 times
+    Forecast the scores of a linear model with two and four times as many training docs, and the
+    number of additional docs needed to reach an F, with intervals. Models are trained on
+    increasingly large parts of the corpus and evaluated on held-out docs, which takes 5 to 10 times
     as long as `costner fit`. Override settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
@@ -91,7 +91,7 @@ def forecast_cli(
             config_path,
             reading=reading,
             overrides=overrides,
-            # JSON is the only output on stdout.
+            # With --json, stdout must only contain JSON.
             on_corpus=ignore_corpus if print_json else print_corpus,
         )
         if plot_path is not None:
@@ -104,8 +104,8 @@ def forecast_cli(
 
 
 def forecast_text(result: Forecast) -> str:
-    """Write the measured scores and the forecasts as tables, and below them how many more docs an F
-    takes."""
+    """Format the measured scores and the forecasts as tables, followed by the number of additional
+    docs needed to reach an F-score."""
     overall, *labels = result.labels
     level = f"{100 * result.confidence:g} % interval"
     lines = ["", text_table(rows_of_curve(overall, level)), ""]
@@ -123,7 +123,7 @@ def forecast_text(result: Forecast) -> str:
 
 
 def rows_of_curve(overall: LabelForecast, level: str) -> list[Sequence[Any]]:
-    """The table of all labels: a row for each number of docs, measured or forecast."""
+    """Create the overall table, with a row for each measured or forecast number of docs."""
     rows: list[Sequence[Any]] = [["docs", "", "F", level, "precision", "recall"]]
     for point in overall.measured:
         scores = [as_percent(score) for score in (point.f, point.precision, point.recall)]
@@ -140,13 +140,14 @@ def rows_of_curve(overall: LabelForecast, level: str) -> list[Sequence[Any]]:
             ]
         )
     if not overall.expected:
-        # Without forecasts the columns of what is measured or forecast and of intervals are empty.
+        # Without forecasts, drop the "measured" and interval columns.
         return [[docs, f, *others] for docs, _, f, _, *others in rows]
     return rows
 
 
 def rows_of_labels(labels: Sequence[LabelForecast], level: str) -> list[Sequence[Any]]:
-    """The table of labels: the forecasts of F for as many docs as there are, and for more."""
+    """Create the table of labels, with the expected F-scores for the current number of docs and for
+    more docs."""
     header = ["label", "entities"]
     forecasts = next((label.expected for label in labels if label.expected), [])
     for expected in forecasts:
@@ -161,7 +162,8 @@ def rows_of_labels(labels: Sequence[LabelForecast], level: str) -> list[Sequence
 
 
 def needed_text(needed: Needed) -> str:
-    """How many more docs an F takes, as a sentence: "F 80: about 900 more docs, 600 to 1,700"."""
+    """Format the number of additional docs needed to reach an F-score, as in "F 80: about 900 more
+    docs, 600 to 1,700"."""
     name = f"F {100 * needed.f:g}"
     if needed.more == 0:
         return f"{name}: no more docs than there are"
@@ -179,16 +181,16 @@ def needed_text(needed: Needed) -> str:
 
 
 def as_round(number: int) -> str:
-    """Write a number with two digits that aren't 0: "1,700"."""
+    """Format a number rounded to two significant digits, as in "1,700"."""
     digits = max(len(str(number)) - 2, 0)
     return f"{round(number, -digits):,}"
 
 
 def as_percent(share: float) -> str:
-    """Write a score in percent."""
+    """Format a score as a percentage."""
     return f"{100 * share:.1f}"
 
 
 def as_range(interval: Interval) -> str:
-    """Write an interval of scores in percent: "71.5 to 74.6"."""
+    """Format an interval of scores in percent, as in "71.5 to 74.6"."""
     return f"{as_percent(interval.low)} to {as_percent(interval.high)}"

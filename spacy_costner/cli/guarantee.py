@@ -1,4 +1,4 @@
-"""Guarantee a miss rate, or a share of false alarms, and print the guarantee in words."""
+"""Guarantee a miss rate or a share of false alarms, and print the guarantee in words."""
 
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from .tables import number_or_dash, text_table
 )
 @reads_corpora
 def guarantee_cli(
-    run: partial[Guarantee],  # `guarantee` with the options that `command` adds
+    run: partial[Guarantee],  # `guarantee` with its options set by `command`
     model: ModelArg,
     docs_path: Annotated[
         Path, Argument(help="Calibration docs: see `costner convert`", exists=True)
@@ -55,18 +55,19 @@ def guarantee_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Guarantee a miss rate, or a share of false alarms. Chooses a threshold on calibration docs:
-    the spans above it miss at most a share of the entities of other docs from the same source. They
-    are set in doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
+    Guarantee a miss rate, or a share of false alarms. Chooses a threshold on calibration docs, so
+    that the spans above it miss at most a given share of the entities in other docs from the same
+    source. The spans are set in doc.spans["confidence_guaranteed"]. Use docs that the pipeline was
+    not trained on.
     """
     with errors_shown():
         check_folder(output_path)
-        # This checks the options, so that an error in them is found before the model is loaded.
+        # Validate the options before loading the model.
         Terms.from_arguments(run.keywords)
         nlp, examples = load_with_examples(
             model, docs_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
-        # The docs are named in the guarantee. That is saved as JSON, which can't hold every path.
+        # The path is stored in the guarantee as JSON, so it must be valid Unicode.
         docs_name = encodable(docs_path)
         result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -74,9 +75,8 @@ def guarantee_cli(
 
 
 def guarantee_text(result: Guarantee) -> str:
-    """Write the result for the terminal: a table of the thresholds, the docs that were not counted,
-    what may weaken the guarantee, how well an earlier guarantee holds, and the guarantee in
-    words."""
+    """Format the result as text: a table of the thresholds, the docs that weren't counted, notes on
+    limitations, the status of an earlier guarantee, and the guarantee in words."""
     promise = result.promise
     lines = [thresholds_text(result)]
     not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]
@@ -95,15 +95,14 @@ def guarantee_text(result: Guarantee) -> str:
 
 
 def thresholds_text(result: Guarantee) -> str:
-    """Write a table with a row for each part that a guarantee was given for, and its threshold. The
-    first columns name the part: its group, its label or both. If there is a single part, its row
-    is named "all"."""
+    """Format a table with the threshold of each part of the guarantee. The first columns contain
+    the group, the label or both. If there is only a single part, its row is called "all"."""
     name_columns = part_fields(result.promise)
     has_one_part = not name_columns
     if has_one_part:
         name_columns = ["label"]
-    # "reachable" is the lowest limit that can be guaranteed with these docs, "docs needed" how many
-    # docs the limit of the guarantee takes.
+    # "reachable" is the lowest limit that can be guaranteed with these docs. "docs needed" is the
+    # number of docs required for the requested limit.
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: list[list[Any]] = [[*name_columns, *header]]
     for part in result.parts:

@@ -1,7 +1,7 @@
-"""Write the config that `workflows.init` makes, and show the commands to run next.
+"""Create a config and show the commands to run next. See `workflows.init`.
 
-The first argument of the command, `run`, is `InitOptions` with the values of the options that the
-decorator `command` makes of its fields."""
+The decorator `command` adds an option for each field of `InitOptions`, except for `without`. `run`
+is `InitOptions` with these options set."""
 
 import textwrap
 from functools import partial
@@ -19,7 +19,7 @@ from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
-"""The options for the costs of kinds of mistakes. They all have the same default."""
+"""The option for the cost of a kind of mistake. The default is the same for all kinds."""
 
 
 @command(
@@ -67,9 +67,10 @@ def init_cli(
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
     """
-    Write a config for `spacy train` that fits your model, language, corpora, costs of mistakes
-    and aim. With --train, batches and evaluations fit the size of the corpus. The config begins
-    with the commands to run next. If you give several options for costs, a mistake costs their sum.
+    Create a config for `spacy train` for your model, language, corpora, costs of mistakes and aim.
+    With --train, the batch size and the evaluation frequency are adapted to the size of the corpus.
+    The config starts with the commands to run next. If you set several options for costs, the cost
+    of a mistake is their sum.
     """
     if output_path == Path("-"):  # the terminal
         if run.keywords["raw_paths"]:
@@ -84,8 +85,7 @@ def init_cli(
     options = run(output_path, reading=reading, force=force, command=words_of_command(ctx))
     text = make_config(options)
     save_text(output_path, text)
-    # The config begins with a comment, which ends with the commands to run next. Print it without
-    # the signs "#".
+    # The config starts with a comment that contains the commands to run next. Print it without "#".
     head, _, _ = text.partition("\n\n")
     commands = textwrap.dedent(head.replace("#", " "))
     typer.echo(f"{commands}\n\nWritten to {output_path}")

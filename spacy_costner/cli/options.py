@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and functions that read their values."""
+"""Arguments and options shared by several commands, and functions to read their values."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,22 +46,22 @@ FILE_TOKENS_HELP = (
     "Read {docs} with the tokens and sentence starts of their file, as `spacy apply` and "
     "`annotate` do. Otherwise only their text is read, as `spacy evaluate` does"
 )
-"""The help text of --file-tokens. `readers.inputs` explains the two ways to read docs."""
+"""The help text of --file-tokens. See `readers.inputs` for the two ways to read docs."""
 
 FileTokensOption = Annotated[
     bool, Option("--file-tokens", help=FILE_TOKENS_HELP.format(docs="docs"))
 ]
-"""The option of commands that evaluate a pipeline on docs."""
+"""The option --file-tokens of commands that evaluate a pipeline."""
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
-    """Read the settings of the config that the command line overrides, such as --paths.train. click
-    has put them into `ctx.args`, as the command has no options with these names. As in spaCy, the
-    settings of the environment variable SPACY_CONFIG_OVERRIDES are read, too, and come first."""
+    """Parse config overrides, such as --paths.train. Click stores them in `ctx.args`, because they
+    aren't options of the command. As in spaCy, overrides in the environment variable
+    SPACY_CONFIG_OVERRIDES are included and take precedence."""
     try:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:
-        # Typer may use a different version of click than spaCy, and wouldn't know this error.
+        # Typer may use a different version of Click than spaCy and not handle this exception.
         ctx.fail(error.format_message())
 
 
@@ -74,20 +74,20 @@ def load_with_examples(
     reading: ReadOptions = DEFAULTS,
     file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
-    """Load a pipeline, and the annotated docs to measure it on.
+    """Load a pipeline and the annotated docs to evaluate it on.
 
-    model (str): The pipeline: a package or a folder.
-    dev_path (Path): The docs; any format. Their annotation is read from where the components of the
-        pipeline have theirs: from a key of `doc.spans` or, without one, from `doc.ents`.
+    model (str): Package name or path of the pipeline.
+    dev_path (Path): The annotated docs, in any supported format. If the pipeline's components use a
+        `spans_key`, the annotation is read into `doc.spans`, and otherwise into `doc.ents`.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
-    reading (ReadOptions): How to read the docs.
-    file_tokens (bool): Whether docs have the tokens and sentence starts of their file: see
+    reading (ReadOptions): The options for reading the docs.
+    file_tokens (bool): Whether to use the tokens and sentence starts of the file. See
         `FileTokensOption`.
-    RETURNS (tuple[Language, list[Example]]): The pipeline and the docs.
+    RETURNS (tuple[Language, list[Example]]): The pipeline and the examples.
     """
     nlp = load_pipeline(model, code_path, use_gpu)
-    # If components have different keys, or only some of them have a key, `doc.ents` is read.
+    # If the components use different keys, or only some use a key, `doc.ents` is used.
     spans_keys = {ner.annotation.spans_key for ner in find_components(nlp).values()}
     spans_key = None
     if len(spans_keys) == 1:

@@ -1,4 +1,4 @@
-"""Print the results, warnings and errors of commands, and stop them."""
+"""Print the results, warnings and errors of commands, and set their exit codes."""
 
 import json
 import os
@@ -25,40 +25,39 @@ JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
 
 STOPPED = 130
-"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+"""The exit code after Ctrl-C, following the convention of shells: 128 plus the signal number."""
 
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
-"""The text that is printed after Ctrl-C."""
+"""The message to print after Ctrl-C."""
 
 LANGUAGE_OPTION = "--lang"
-"""The option of commands that make a tokenizer of a language."""
+"""The option for the language in commands that create a tokenizer."""
 
 LANGUAGE_OF_PIPELINE = "nlp.lang"
-"""The setting of a config, or of the config of a pipeline, that has its language."""
+"""The setting for the language in a config."""
 
 OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
     "spacy_costner_options", default=MappingProxyType({})
 )
-"""The options of the command that is running, keyed by the names of the parameters that they set,
-such as "train_path": "--train"."""
+"""The options of the current command, keyed by parameter name, as in {"train_path": "--train"}."""
 
 COMMAND_OF_FUNCTION = {
     "draw": "`estimate --draw`",
     "learn_vectors": "`costner vectors`",
     "suggest_first": "`suggest --start`",
 }
-"""The commands of functions that have another name."""
+"""The commands for functions with a different name."""
 
 
 def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
-    """Replace the names of parameters in an error or a docstring of `workflows` by the options of
-    the command, and names of functions by commands. These names are in backticks, as in "expected
-    no `vectors`" or "see `workflows.tune`", or at the beginning of the error, as in "n_rows:
-    expected at least 1".
+    """Replace the names of parameters with options, and the names of workflow functions with
+    commands. Names are replaced if they are in backticks, as in "expected no `vectors`" or "see
+    `workflows.tune`", or at the start of an error message, as in "n_rows: expected at least 1".
 
-    text (str): The error, or the text of a parameter in a docstring.
-    options (Mapping[str, str] | None): The options, keyed by the names of their parameters. None:
-        the options of the command that is running.
+    text (str): An error message or the description of a parameter in a docstring.
+    options (Mapping[str, str] | None): The options, keyed by parameter name. Defaults to the
+        options of the current command.
+    RETURNS (str): The text with the names replaced.
     """
     if options is None:
         options = OPTION_OF_PARAMETER.get()
@@ -83,23 +82,24 @@ def errors_shown(
     language_setting: str = LANGUAGE_OF_PIPELINE,
     with_phases: bool = True,
 ) -> Iterator[None]:
-    """In a `with` block, errors that users can cause (ValueError, ImportError, OSError) are printed
-    without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
-    Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
+    """Print errors without a traceback during a `with` block. On errors that users can cause
+    (ValueError, ImportError, OSError), the command exits with code 1, and on Ctrl-C with code 130.
+    Each warning is printed only once, on one line. If stderr isn't a terminal, phases are also
+    printed.
 
-    how_to_continue (str): The text that is printed after Ctrl-C: how to continue.
-    language_setting (str): What chooses the language of the tokenizer.
-    with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
+    how_to_continue (str): The message to print on Ctrl-C, which explains how to continue.
+    language_setting (str): The option or setting for the tokenizer's language, for error messages.
+    with_phases (bool): Whether to print phases, such as training, to stderr. See `progress`.
     """
     printed_warnings: set[str] = set()
 
     def print_warning(message: object, *_: Any, **__: Any) -> None:
-        """Print a warning. The module `warnings` calls this instead of its own function."""
+        """Print a warning. This replaces `warnings.showwarning`."""
         text = "; ".join(line.strip() for line in with_options(str(message)).splitlines())
         if text in printed_warnings:
             return
         printed_warnings.add(text)
-        # This removes a progress bar first, so that the warning has its own line.
+        # Clear any progress bars first, so that the warning is on a separate line.
         with tqdm.external_write_mode(file=sys.stderr):
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
@@ -121,8 +121,8 @@ def errors_shown(
 
 @contextmanager
 def _with_stderr() -> Iterator[None]:
-    """In a `with` block, there is a stderr that can be written to. If a shell has closed it,
-    `sys.stderr` is None, and a progress bar would fail."""
+    """Ensure that stderr is writable during a `with` block. If stderr is closed, `sys.stderr` is
+    None and progress bars would fail."""
     if sys.stderr is not None:
         yield
         return
@@ -132,10 +132,10 @@ def _with_stderr() -> Iterator[None]:
 
 @contextmanager
 def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
-    """In a `with` block, what Ray prints goes to stderr, so that stdout has only the result of the
-    command. Otherwise Ray prints the messages of its workers to stdout.
+    """Redirect Ray's output to stderr during a `with` block, so that stdout only contains the
+    result of the command. By default, Ray prints messages from its workers to stdout.
 
-    address (str | None): The address of the Ray cluster. None: nothing changes.
+    address (str | None): The address of the Ray cluster. If it is None, nothing is redirected.
     """
     if address is None:
         yield
@@ -145,21 +145,21 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
 
 
 def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus, "train" or "dev", was read, before the model is trained on it. Its
-    problems are warnings."""
+    """Print a summary of how the "train" or "dev" corpus was read. Problems aren't included,
+    because they are reported as warnings."""
     with tqdm.external_write_mode():
         typer.echo(corpus.as_text(name))
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
-    """Print the result of a command, and name the files and folders that it has written. With
-    --json, stdout has only JSON. In JSON shares and scores are from 0 to 1; in the text scores are
-    from 0 to 100, as in `spacy evaluate`.
+    """Print the result of a command and the paths of its output files. With --json, stdout only
+    contains JSON. Scores and proportions are from 0 to 1 in JSON. In the text, scores are from 0 to
+    100, as in `spacy evaluate`.
 
-    result (Any): The result for --json: anything that `saving.as_json` takes.
-    text (str): The result as text, for people.
+    result (Any): The result for --json, as any type supported by `saving.as_json`.
+    text (str): The result as human-readable text.
     print_json (bool): Whether to print JSON instead of the text.
-    *written (Path | None): The outputs that were written. None: no output was requested.
+    *written (Path | None): The output paths. None if an output wasn't requested.
     """
     if print_json:
         typer.echo(json.dumps(as_json(result), ensure_ascii=False))

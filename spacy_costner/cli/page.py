@@ -1,8 +1,7 @@
-"""Write a pipeline as a page, or as a module for JavaScript.
+"""Export a pipeline as an HTML page or a JavaScript module.
 
-The first argument of the command, `run`, is `make_web_model` with the values of the options that
-the decorator `command` makes of its parameters. A model with *label memory* remembers which labels
-words had in the training docs."""
+The decorator `command` adds the options of `make_web_model`. `run` is `make_web_model` with these
+options set. A model with *label memory* stores which labels words had in the training docs."""
 
 import gzip
 from base64 import b64encode
@@ -31,13 +30,14 @@ from .promises import promise_text
 
 MODEL_FILE = "model.bin"
 LICENSE = "LICENSE"
-"""The licence of the modules, with the copyright of spaCy, as some modules are ported from it."""
+"""The licence of the modules, including the copyright of spaCy, from which some modules were
+ported."""
 
 TYPES = "ner.d.ts"
-"""The types of the module for TypeScript."""
+"""The TypeScript declarations of the module."""
 
 EXAMPLES = ("index.html", "example.mjs", "package.json")
-"""How to use the module in a page and in Node."""
+"""Examples of how to use the module in a web page and in Node."""
 
 
 @command(
@@ -51,7 +51,7 @@ EXAMPLES = ("index.html", "example.mjs", "package.json")
     },
 )
 def page_cli(
-    run: partial[WebModel],  # `make_web_model` with the options that `command` adds
+    run: partial[WebModel],  # `make_web_model` with its options set by `command`
     model: ModelArg,
     output_path: Annotated[
         Path | None, Option("--output", "-o", help="Output HTML file", dir_okay=False)
@@ -73,9 +73,9 @@ def page_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Write a linear pipeline as one HTML file that predicts in the browser, without Python or a
-    network; or as a module for JavaScript. Both publish the words that the model knows, including
-    names of people: see --no-memory.
+    Export a linear pipeline as a single HTML file that runs in the browser, without Python or a
+    network connection, or as a JavaScript module. Both publish words that the model has learned,
+    including names of people: see --no-memory.
     """
     with errors_shown():
         if output_path is None and module_path is None:
@@ -84,7 +84,7 @@ def page_cli(
         nlp = load_pipeline(model, code_path)
         web_model = run(nlp)
         if output_path is not None:
-            (ner,) = find_components(nlp).values()  # `make_web_model` refuses several
+            (ner,) = find_components(nlp).values()  # `make_web_model` requires just one
             promise = ner.guarantee
             save_text(output_path, ner_page(web_model, promise, texts or []))
             typer.echo(f"Written to {output_path}: {size_text(output_path.read_bytes())}")
@@ -97,15 +97,15 @@ def page_cli(
 
 
 def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> str:
-    """Render a page that predicts. It needs no other files. The first of the texts is in its field,
-    and the others can be chosen."""
+    """Render a self-contained page that predicts entities. The first text is shown initially, and
+    the others can be selected."""
     info = web_model.info
-    # The model file leaves out a guarantee for groups of docs: a page doesn't know the group of the
-    # text in its field.
+    # The model file doesn't include guarantees per group, because the group of a text on the page
+    # is unknown.
     promise_line = None
     if info["promise"] is not None and promise is not None:
         promise_line = promise_text(promise)
-    # The page has a slider for the threshold, which starts in the middle if the pipeline has none.
+    # The initial value of the threshold slider is 0.5 if the pipeline has no threshold.
     threshold = info["threshold"]
     if threshold is None:
         threshold = 0.5
@@ -130,8 +130,8 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
 
 
 def save_module(folder: Path, web_model: WebModel) -> None:
-    """Save the modules, their types and licence, the model file, and examples in a folder. Its
-    other files stay."""
+    """Save the modules, their type declarations and licence, the model file and examples to a
+    folder. Other files in the folder are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in [*module_names("ner.js"), TYPES, LICENSE, *EXAMPLES]:
         save_text(folder / name, read_source(name))
@@ -139,7 +139,7 @@ def save_module(folder: Path, web_model: WebModel) -> None:
 
 
 def decoding_text(info: dict[str, Any]) -> str:
-    """How a pipeline chooses entities, in words."""
+    """Describe in words how a pipeline selects entities."""
     if info["decoding"] == "threshold":
         return f"a threshold of {info['threshold']:g}"
     if info["decoding"] == "min-cost":
@@ -150,7 +150,7 @@ def decoding_text(info: dict[str, Any]) -> str:
 
 
 def published_text(web_model: WebModel) -> str:
-    """A description of the private data that a page or a model file makes public."""
+    """Describe the potentially private data contained in a page or model file."""
     text = f"It publishes {number(web_model.n_words)} words of the training texts"
     if web_model.n_remembered:
         text += (
@@ -161,6 +161,6 @@ def published_text(web_model: WebModel) -> str:
 
 
 def size_text(content: bytes) -> str:
-    """The size of a file, as it is and compressed."""
+    """Format the uncompressed and compressed size of a file."""
     compressed = gzip.compress(content)
     return f"{number(len(content) / 1000)} kB, {number(len(compressed) / 1000)} kB gzipped"

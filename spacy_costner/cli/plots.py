@@ -1,7 +1,7 @@
-"""Plot results: heat maps, precision against recall, reliability diagrams and others. Each function
-that plots returns a matplotlib figure, and raises an ImportError if that is not installed.
+"""Plot results, such as heat maps, precision-recall curves and reliability diagrams. All plotting
+functions return a matplotlib figure and raise an ImportError if matplotlib isn't installed.
 
-A figure is saved to a file, or embedded in a page as SVG: see `svg.as_svg`.
+Figures can be saved to a file or embedded in an HTML page as SVG (see `svg.as_svg`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ COLOURS = {
     "second": "#8a6a1f",
     "alert": "#c2442a",
 }
-"""The variables of the style sheet, and their values in light mode."""
+"""The colour variables of the style sheet and their values in light mode."""
 
 INK = COLOURS["ink"]
 MUTED = COLOURS["muted"]
@@ -37,7 +37,7 @@ ACCENT = COLOURS["accent"]
 SECOND = COLOURS["second"]
 ALERT = COLOURS["alert"]
 
-# The colours of heat maps, as red, green and blue. They are legible in light and in dark mode.
+# RGB colours for heat maps, legible in light and dark mode
 BLUE = (0.16, 0.47, 0.77)
 RED = (0.85, 0.33, 0.2)
 GREY = (0.5, 0.5, 0.5)
@@ -61,8 +61,8 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
-"""The matplotlib settings for all figures. Labels stay text (svg.fonttype), ids are the same each
-time (svg.hashsalt), and "$" in a label is a dollar sign (text.parse_math)."""
+"""The matplotlib settings for all figures. Text is not converted to paths (svg.fonttype), IDs are
+reproducible (svg.hashsalt), and "$" in labels is not parsed as math (text.parse_math)."""
 
 for _axis in ("xtick", "ytick"):
     SETTINGS[f"{_axis}.color"] = MUTED
@@ -71,10 +71,11 @@ for _axis in ("xtick", "ytick"):
     SETTINGS[f"{_axis}.major.width"] = 0.6
 
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
-"""The style of a line that others are compared with: dashes of 4 points with gaps of 3 points."""
+"""The style of reference lines: dashes of 4 points with gaps of 3 points."""
 
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
-"""The style of a small text next to a point. It is left out if the point is outside of the axes."""
+"""The style of annotations next to points. Annotations are hidden if the point is outside the
+axes."""
 
 PLACES_OF_NOTES = [
     ("left", 4, 3),
@@ -84,34 +85,33 @@ PLACES_OF_NOTES = [
     ("right", -4, -9),
     ("right", -4, -3),
 ]
-"""Where the value of a point may be written next to it, the best place first. "left" means that the
-left end of the text is at the point. The numbers move the text to the right and upwards, in
-points."""
+"""Candidate positions for the annotation of a point, in order of preference: the horizontal
+alignment of the text, and its offset to the right and upwards, in points."""
 
 MAX_NUMBERED = 17
-"""A heat map with more rows or columns has no numbers in its cells."""
+"""Maximum number of rows or columns of a heat map with numbers in its cells."""
 
 GOOD_SHARE = 0.8
-"""A point of a curve is good if its F is at least this share of the best F."""
+"""A point of a curve is good if its F-score is at least this fraction of the best F-score."""
 
 MIN_DISTANCE = 0.04
-"""No value is written next to a point that is nearer to the highlighted point."""
+"""Minimum distance between an annotated point and the highlighted point."""
 
 N_VALUES = 5
-"""The approximate number of values that are written next to each curve."""
+"""The approximate number of annotated points per curve."""
 
 POINTS_BETWEEN = 20
-"""The number of places between two points of a curve at which it is checked whether a text covers
-the curve."""
+"""The number of points to interpolate between two points of a curve when checking whether an
+annotation covers the curve."""
 
 DARK_OPACITY = 0.65
-"""A cell that is more opaque is dark, and its number is white."""
+"""Opacity above which the number in a cell is white."""
 
 CELL_PREFIX = "cell-"
-"""The ids of the cells of heat maps start with this."""
+"""Prefix of the IDs of heat map cells."""
 
-# The ids of the rectangle of the axes and of the highlighted point. In a page they become classes,
-# by which its script finds these elements.
+# The IDs of the axes rectangle and the highlighted point. In a page, they are converted to classes,
+# so that the script can find these elements.
 FRAME = "frame"
 CHOSEN = "chosen"
 
@@ -119,26 +119,26 @@ CHOSEN = "chosen"
 def require_matplotlib() -> None:
     """Check that matplotlib is installed.
 
-    RAISES (ImportError): If it isn't installed.
+    RAISES (ImportError): If matplotlib isn't installed.
     """
     require("matplotlib.figure", extra="report", missing="plots require matplotlib")
 
 
 @contextmanager
 def drawing() -> Iterator[Any]:
-    """In a `with` block, matplotlib has our settings. The value is its class Figure."""
+    """Apply the matplotlib settings during a `with` block. Yields matplotlib's `Figure` class."""
     require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # The matplotlib font may not have all characters of a label. Browsers have other fonts.
+        # Glyphs that are missing from the matplotlib font are available in the browser's fonts.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Save a figure to a file, in the format of its suffix."""
+    """Save a figure to a file. The format is inferred from the suffix."""
     with drawing():
         figure.savefig(path)
 
@@ -154,26 +154,26 @@ def heat_map(
     number: str = "{:.1f}",
     title: str = "",
 ) -> Any:
-    """Plot a heat map. Values above 0 are blue, values below 0 are red. If no value is below 0, all
-    are red, on a square root scale, so that small values can be seen. There are numbers in the
-    cells if there are at most `MAX_NUMBERED` rows and columns.
+    """Plot a heat map. Positive values are blue and negative values are red. If there are no
+    negative values, all values are red on a square root scale, so that small values are visible.
+    Cells contain numbers if there are at most `MAX_NUMBERED` rows and columns.
 
-    values (Floats2d): The values. NaN is grey. Shape: (rows, columns)
-    rows, columns (Sequence[str]): The names of the rows and of the columns.
-    ylabel, xlabel (str): What the rows and the columns are.
+    values (Floats2d): The values. NaN is shown in grey. Shape: (rows, columns)
+    rows, columns (Sequence[str]): The names of the rows and columns.
+    ylabel, xlabel (str): The labels of the axes.
     unit (str): The label of the colour bar.
-    number (str): The format of the numbers in the cells.
+    number (str): The format string for the numbers in the cells.
     title (str): The title of the figure.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
-    n_largest = max(values.shape)  # the larger one of the numbers of rows and columns
+    n_largest = max(values.shape)  # number of rows or columns, whichever is larger
     is_numbered = n_largest <= MAX_NUMBERED
-    # Lengths are in inches. Cells of large maps are smaller, down to 0.13. Cells with numbers are
-    # larger, but at most 0.42, so that the map is at most 6.2 wide.
+    # All lengths are in inches. Cells get smaller for larger maps, down to 0.13. Cells with numbers
+    # are larger, but at most 0.42, and the map is at most 6.2 wide.
     cell_size = max(0.13, 0.24 - 0.002 * n_largest)
     if is_numbered:
         cell_size = min(0.42, 6.2 / n_largest)
-    # A character of a name is about 0.07 wide. The rest is room for the colour bar and the labels
-    # of the axes.
+    # A character is about 0.07 wide. The constants leave room for the colour bar and axis labels.
     room_for_names = 0.07 * max(len(name) for name in [*rows, *columns])
     width = room_for_names + 1.5 + cell_size * len(columns)
     height = room_for_names + 0.7 + cell_size * len(rows)
@@ -183,7 +183,7 @@ def heat_map(
     with drawing() as figure_class:
         figure = figure_class(figsize=(width, height))
         axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
-        # The middle of a cell is at (column, row). The first row is at the top.
+        # The centre of a cell is at (column, row). The first row is at the top.
         axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
         axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=font_size)
         axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
@@ -191,34 +191,34 @@ def heat_map(
         axes.spines[:].set_visible(False)
 
         colours = _colours(values)
-        shades = colours.to_rgba(values)  # red, green, blue, opacity; shape: (rows, columns, 4)
+        shades = colours.to_rgba(values)  # RGBA, shape: (rows, columns, 4)
         for (row, column), value in numpy.ndenumerate(values):
             shade = shades[row, column]
             cell = _draw_cell(axes, row, column, shade)
             if value == 0 or numpy.isnan(value):
-                continue  # such a cell has no number, and shows nothing on hover
-            # The id has numbers instead of names, which may have characters that ids can't have.
+                continue  # no number and no tooltip
+            # Use indices in the ID, because names may contain characters that aren't allowed.
             cell.set_gid(f"{CELL_PREFIX}{row}-{column}")
             cell.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
                 text = _without_minus_zero(number.format(value))
                 _write_in_cell(axes, row, column, text, shade)
 
-        # The colour bar is at most 2.5 inches high.
+        # Limit the height of the colour bar to 2.5 inches.
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
-        # The colours of the bar are a raster image, as there would be gaps between many shapes.
+        # Rasterize the colour bar to avoid gaps between its segments.
         bar.solids.set_rasterized(True)
         return figure
 
 
 def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
-    """Draw a cell of a heat map, and return it. A shade is red, green, blue and opacity."""
+    """Draw a cell of a heat map and return it. `shade` is an RGBA colour."""
     from matplotlib.patches import Rectangle
 
-    # The limits and the layout of the axes are set without the cells and their numbers. Otherwise
-    # matplotlib would find them again for each of thousands of cells.
+    # Exclude cells from the layout, because matplotlib would recompute the limits and the layout
+    # for each of thousands of cells.
     cell = Rectangle(
         (column - 0.5, row - 0.5),
         width=1,
@@ -233,8 +233,8 @@ def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
 
 
 def _write_in_cell(axes: Any, row: int, column: int, text: str, shade: Any) -> None:
-    """Write the number of a cell of a heat map in its middle, in a colour that can be read on its
-    shade."""
+    """Write a number in the centre of a heat map cell. The text colour is chosen to be legible on
+    the cell colour."""
     _, _, _, opacity = shade
     ink = "#ffffff" if opacity > DARK_OPACITY else INK
     axes.text(
@@ -250,7 +250,7 @@ def _write_in_cell(axes: Any, row: int, column: int, text: str, shade: Any) -> N
 
 
 def _without_minus_zero(number: str) -> str:
-    """Remove the minus from a formatted number that was rounded to 0: "0.0" for "-0.0"."""
+    """Remove the minus sign from a formatted number that was rounded to zero, such as "-0.0"."""
     is_zero = number.strip("-0.,") == ""
     if is_zero:
         return number.lstrip("-")
@@ -258,8 +258,8 @@ def _without_minus_zero(number: str) -> str:
 
 
 def draw_transitions(table: TransitionWeights) -> Any:
-    """Plot transition weights as a heat map. Forbidden transitions are grey."""
-    # A forbidden transition has the weight None, which becomes NaN here.
+    """Plot transition weights as a heat map. Forbidden transitions are shown in grey."""
+    # Convert None, the weight of forbidden transitions, to NaN.
     weights = numpy.asarray(table.weights, dtype="float64")
     return heat_map(
         weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"
@@ -267,24 +267,24 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """The colour scale of a heat map for these values, a matplotlib ScalarMappable: see `heat_map`.
-    The value 0 is transparent, and the opacity grows with the distance from 0, so that cells can be
-    read in light and dark mode. Shape of the values: (rows, columns)"""
+    """Create the colour scale of a heat map as a matplotlib ScalarMappable. See `heat_map`. Zero is
+    transparent, and the opacity increases with the absolute value, so that cells are legible in
+    light and dark mode. Shape of `values`: (rows, columns)"""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
     largest_number = float(numpy.nanmax(numpy.abs(values), initial=0))
     if largest_number == 0:
-        largest_number = 1.0  # A scale can't be from 0 to 0.
-    # A stop is a place on the scale, from 0 to 1, with the colour and the opacity there. In the
-    # middle, at the value 0, the colour changes from transparent red to transparent blue.
+        largest_number = 1.0  # avoid an empty scale
+    # A stop is a position on the scale from 0 to 1 and an RGBA colour. In the middle, at value 0,
+    # the colour changes from transparent red to transparent blue.
     stops: Any
     scale: Normalize
     if (values < 0).any():
         stops = [(0, (*RED, 1)), (0.5, (*RED, 0)), (0.5, (*BLUE, 0)), (1, (*BLUE, 1))]
         scale = Normalize(-largest_number, largest_number)
     else:
-        # A square root scale, so that small values can be seen.
+        # Use a square root scale to make small values visible.
         stops = [(0, (*RED, 0)), (1, (*RED, 1))]
         scale = PowerNorm(gamma=0.5, vmin=0, vmax=largest_number)
     colours = LinearSegmentedColormap.from_list("costner", stops)
@@ -298,26 +298,27 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with iso-F curves and a highlighted point. Points that are not
-    good (see `GOOD_SHARE`) may be outside of the plot.
+    """Plot precision-recall curves with iso-F curves and a highlighted point. Points that aren't
+    good (see `GOOD_SHARE`) may be outside the plot.
 
-    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, keyed by the
-        name of a parameter. A point is a value of the parameter, with its precision and its recall.
-    chosen (tuple[float, float]): Precision and recall of the highlighted point.
+    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, keyed by
+        parameter name. Each point consists of a parameter value, precision and recall.
+    chosen (tuple[float, float]): The precision and recall of the highlighted point.
     chosen_name (str): The name of the highlighted point in the legend.
     title (str): The title of the figure.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
-    # The points of each curve, and its good points. The columns are the value, precision and
-    # recall. Shapes: (points, 3)
+    # All points and the good points of each curve. The columns are parameter value, precision and
+    # recall. Shape: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
     good_tables = [_good_points(table) for table in tables]
-    # All good points must be inside of the axes. Shape: (points, 2)
+    # The axes must include all good points. Shape: (points, 2)
     points_inside = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
     low_precision, low_recall = _begin_of_axes(points_inside)
 
     with drawing() as figure_class:
         figure = figure_class()
-        # The axes end a little above 1, so that a curve at 1 is not half hidden.
+        # Extend the axes slightly beyond 1, so that a curve at 1 is fully visible.
         axes = figure.add_subplot(
             xlim=(low_recall, 1.005),
             ylim=(low_precision, 1.005),
@@ -329,12 +330,12 @@ def precision_recall(
         axes.yaxis.set_major_formatter(_to_percent)
         _draw_iso_f_curves(axes, low_recall)
 
-        # Draw the curves, and choose the points next to which their values are written.
+        # Draw the curves and choose the points to annotate with their values.
         points_and_colours = []
         for name, table, good_points, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
-            # This empty curve only makes the row of the legend, with a larger dot.
+            # Plot an empty curve for the legend entry, which uses a larger marker.
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
             from_chosen = good_points[:, 1:] - chosen
             distances = numpy.hypot(from_chosen[:, 0], from_chosen[:, 1])
@@ -354,37 +355,37 @@ def precision_recall(
         )
         axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
-        # `_write_values` needs the places of texts and points in pixels. Drawing sets them.
+        # Compute the layout, because `_write_values` needs pixel coordinates.
         figure.draw_without_rendering()
         _write_values(axes, points_and_colours)
         return figure
 
 
 def _good_points(points: Floats2d) -> Floats2d:
-    """The points of a curve whose F is at least the share `GOOD_SHARE` of its best F. The columns
-    are the value, precision and recall. Shapes: (points, 3)"""
+    """Return the points of a curve with an F-score of at least `GOOD_SHARE` times its best F-score.
+    The columns are parameter value, precision and recall. Shape: (points, 3)"""
     _, precision, recall = points.T
     f_scores = f_beta(precision, recall)
     return points[f_scores >= GOOD_SHARE * f_scores.max()]
 
 
 def _begin_of_axes(points: Floats2d) -> Floats1d:
-    """Where the axes of precision and of recall begin: below the lowest values of all points, at a
-    multiple of 0.1 that is at least 0.05 lower, but not below 0. For example, 0.73 gives 0.6.
-    Shapes: (points, 2) to (2,)"""
+    """Compute the lower limits of the precision and recall axes: the largest multiple of 0.1 that
+    is at least 0.05 below the minimum of the points, or 0. For example, the limit is 0.6 for a
+    minimum of 0.73. Shapes: (points, 2) to (2,)"""
     tenths = numpy.floor(10 * points.min(axis=0) - 0.5)
     return numpy.maximum(0, tenths / 10)
 
 
 def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:
-    """Draw iso-F curves for F = 0.1, 0.2, ... 0.9, labelled on the right. On the curve of F = f,
-    the precision p at the recall r is
+    """Draw iso-F curves for F = 0.1, 0.2, ... 0.9, labelled on the right. For F = f, the precision
+    p at recall r is
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
-    The axes begin at the lowest recall."""
+    `low_recall` is the lower limit of the recall axis."""
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
-    # Each curve begins where the precision is 1, or where the axes begin. It has 100 points.
+    # Each curve has 100 points and starts where precision is 1 or at the lower limit of the axis.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
     recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9)
     precision = f_scores * recall / (2 * recall - f_scores)
@@ -392,26 +393,25 @@ def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:
 
     names = ["10", "20", "30", "40", "50", "60", "70", "80", "F 90"]
     for name, last_precision in zip(names, precision[-1]):
-        end_of_line = (1.005, last_precision)  # at the right end of the axes
+        end_of_line = (1.005, last_precision)  # at the right edge of the axes
         offset = (4, 3)  # to the right and upwards, in points
         axes.annotate(name, end_of_line, offset, color=MUTED, va="center", **NOTE)
 
 
 def _to_percent(share: float, position: int) -> str:
-    """The label of a tick of an axis of shares, in percent. Matplotlib calls this function for each
-    tick, with its share and its position among the ticks."""
+    """Format a tick label as a percentage. Matplotlib calls this function with the value of each
+    tick and its position."""
     return f"{100 * share:.4g}"
 
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
-    """Write the value of each point next to it, where the text covers no other text and no curve.
-    If there is no such place, the value is left out. A point is a value, its precision and its
-    recall, and comes with the colour of its text."""
+    """Annotate points with their parameter values. Annotations must not overlap other text or a
+    curve, and are omitted if there is no suitable position. Each item consists of a point
+    (parameter value, precision and recall) and a text colour."""
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
-        # Try one place after another: write the text, and remove it if it covers something. In a
-        # place, one end of the text is at the point, moved by x and y.
+        # Try the candidate positions in order, and remove the text if it overlaps something.
         for text_end, x, y in PLACES_OF_NOTES:
             text = axes.annotate(
                 f"{value:g}", (recall, precision), (x, y), color=colour, ha=text_end, **NOTE
@@ -426,42 +426,43 @@ def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> N
 
 
 def _pixels_of_curves(axes: Any) -> Floats2d:
-    """The pixels of the points of all curves, and of places between these points. Shape:
-    (pixels, 2)"""
+    """Return the pixel coordinates of all curve points and of interpolated points between them.
+    Shape: (pixels, 2)"""
     places = []
     for line in axes.lines:
-        # A text may cover lines of equal F. They have the zorder 0.
+        # Skip iso-F curves, which have zorder 0. Annotations may overlap them.
         if line.get_zorder() > 0:
             points = line.get_xydata()  # shape: (points, 2)
-            # The shape is (POINTS_BETWEEN, points - 1, 2) before it is flattened.
+            # Shape before reshaping: (POINTS_BETWEEN, points - 1, 2)
             between = numpy.linspace(points[:-1], points[1:], POINTS_BETWEEN)
             places += [points, between.reshape(-1, 2)]
     return axes.transData.transform(numpy.concatenate(places))
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot the share of correct entities against their confidence, for bins of confidence, with
-    Wilson intervals of 95 %. Below it is the number of entities in each bin.
+    """Plot a reliability diagram: precision against confidence in bins, with 95% Wilson intervals.
+    A bar chart below it shows the number of entities per bin.
 
-    rows (Sequence[Mapping[str, Any]]): The bins: see `metrics.calibration.reliability`. At least
-        one of them isn't empty.
+    rows (Sequence[Mapping[str, Any]]): The bins returned by `metrics.calibration.reliability`. At
+        least one bin must not be empty.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
     nonempty = [row for row in rows if row["n"] > 0]
     confidence = [row["confidence"] for row in nonempty]
-    precision = [row["right"] for row in nonempty]  # the share of correct entities
+    precision = [row["right"] for row in nonempty]  # the proportion of correct entities
     intervals = [wilson_interval(row["right"], row["n"]) for row in nonempty]
     low, high = zip(*intervals)
 
-    # The bars below, one for each bin from 0 to 1
+    # The bar chart, with one bar per bin
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     counts = [row["n"] for row in rows]
-    bar_width = 0.86 / len(rows)  # the rest of the bin is the gap between two bars
+    bar_width = 0.86 / len(rows)  # leave a gap between bars
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
         above.grid(axis="y")
         below.grid(axis="y")
-        above.plot([0, 1], [0, 1], **DASHED)  # where confidence is equal to precision
+        above.plot([0, 1], [0, 1], **DASHED)  # perfect calibration
         above.vlines(confidence, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(confidence, precision, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")
@@ -471,24 +472,27 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed against guaranteed miss rates. Below it is the size of the sets.
+    """Plot observed miss rates against guaranteed miss rates. A second plot below it shows the set
+    size.
 
-    rows (Sequence[tuple[float, float, float]]): Guaranteed miss rate, observed miss rate, and spans
-        in the sets for each annotated entity: see `workflows.calibration.guarantees.observe`.
-    chosen (float): The miss rate that the pipeline guarantees, which is highlighted.
+    rows (Sequence[tuple[float, float, float]]): The guaranteed miss rate, the observed miss rate,
+        and the number of predicted spans per annotated entity. See
+        `workflows.calibration.guarantees.observe`.
+    chosen (float): The miss rate guaranteed by the pipeline. It is highlighted.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
     promised, miss_rates, n_spans = zip(*rows)
     sizes: list[int] = []
     colours: list[str] = []
     for limit in promised:
         is_chosen = limit == chosen
-        # The area of the dot, in square points
+        # The area of the marker, in square points
         sizes.append(49 if is_chosen else 16)
         colours.append(ALERT if is_chosen else ACCENT)
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-        # The line on which the observed rate is the guaranteed one
+        # The line where the observed rate equals the guaranteed rate
         above.plot([0, max(promised)], [0, max(promised)], **DASHED)
         for axes, observed in ((above, miss_rates), (below, n_spans)):
             axes.grid(axis="y")
@@ -501,11 +505,12 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
 
 
 def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
-    """Plot the martingale of a test for a shift after each doc, on a logarithmic scale, and the
-    level at which the test alarms. The martingale is what the bets of the test have won so far.
+    """Plot the martingale of a shift test after each doc, on a logarithmic scale, with the level at
+    which an alarm is raised. The martingale is the accumulated capital of the test's bets.
 
     log_martingale (Sequence[float]): The natural logarithm of the martingale after each doc.
-    level (float): The martingale at which the test alarms, not its logarithm.
+    level (float): The value of the martingale (not its logarithm) at which an alarm is raised.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
     powers_of_ten = numpy.asarray(log_martingale) / numpy.log(10)
     n_docs = range(1, len(log_martingale) + 1)
@@ -518,13 +523,15 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 
 def draw_estimates(result: Estimate) -> Any:
-    """Plot the estimates of each label with their intervals: on the left the number of entities, in
-    percent of the estimate, on the right F. A cross shows the estimate of the model alone. Below it
-    is the interval of the annotated docs alone. Labels without an estimate have no row.
+    """Plot the estimates and intervals for each label. The left plot shows the number of entities
+    as a percentage of the estimate, and the right plot shows the F-score. For comparison, crosses
+    show estimates from the model only, and thin lines show intervals from the annotated docs only.
+    Labels without an estimate are omitted.
 
-    result (Estimate): The estimates.
+    result (Estimate): The estimates to plot.
+    RETURNS (matplotlib.figure.Figure): The figure.
     """
-    # The rows: a label, a measure of it, and the number that is 100 %
+    # The rows of the plots: label, measure, and the value that corresponds to 100%
     counts: list[tuple[str, MeasureEstimate, float]] = []
     scores: list[tuple[str, MeasureEstimate, float]] = []
     for label in result.labels:
@@ -534,7 +541,7 @@ def draw_estimates(result: Estimate) -> Any:
             scores.append((label.label, label.f, 1.0))
     n_rows = max(len(counts), len(scores), 1)
     with drawing() as figure_class:
-        height_of_row = 0.4  # in inches, as all of these lengths
+        height_of_row = 0.4  # all lengths are in inches
         figure = figure_class(figsize=(8, 1.5 + height_of_row * n_rows))
         left, right = figure.subplots(1, 2)
         left.set(xlabel="number of entities, % of the estimate")
@@ -550,15 +557,15 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) -> None:
-    """Draw an estimate with its interval in row y, and a cross for the estimate of the model alone.
-    Below them is the interval of the annotated docs alone. All numbers are multiplied by the
-    factor. The lines of row 0 make the legend."""
+    """Draw the estimate and interval of a measure in row `y`, with a cross for the estimate from
+    the model only, and a thin line below for the interval from the annotated docs only. All values
+    are multiplied by `factor`. Only row 0 is added to the legend."""
     estimated = measure.estimate
     annotated_alone = measure.annotated_alone
-    assert estimated is not None and annotated_alone is not None  # only such measures have rows
+    assert estimated is not None and annotated_alone is not None  # other measures have no row
     names = ["estimate", "annotated docs alone", "model alone"]
     if y > 0:
-        # Matplotlib leaves names that begin with "_" out of the legend.
+        # Matplotlib excludes names with a leading underscore from the legend.
         names = [f"_{name}" for name in names]
     ends = factor * numpy.asarray([estimated.low, estimated.high])
     axes.plot(ends, [y, y], color=ACCENT, linewidth=2.5, label=names[0])
@@ -570,8 +577,8 @@ def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) ->
 
 
 def draw_forecast(result: Forecast) -> Any:
-    """Plot the learning curve of F: the measured points, and the fitted curve with its interval,
-    which is dashed where it is a forecast. Without a forecast there are only points."""
+    """Plot the learning curve: the measured F-scores, and the fitted curve with its interval. The
+    forecast is dashed. If there is no forecast, only the measured points are plotted."""
     measured = result.overall.measured
     curve = numpy.asarray(result.curve).reshape(-1, 4)
     with drawing() as figure_class:
@@ -581,7 +588,7 @@ def draw_forecast(result: Forecast) -> Any:
         docs, f, low, high = curve.T
         n_fitted = int(numpy.searchsorted(docs, measured[-1].docs))
         axes.fill_between(docs, 100 * low, 100 * high, color=ACCENT, alpha=0.18, linewidth=0)
-        # Both lines have the point where the forecast begins.
+        # Both lines include the point where the forecast starts.
         axes.plot(docs[: n_fitted + 1], 100 * f[: n_fitted + 1], color=ACCENT, linewidth=1.3)
         axes.plot(
             docs[n_fitted:],
@@ -594,7 +601,7 @@ def draw_forecast(result: Forecast) -> Any:
         measured_docs = [point.docs for point in measured]
         measured_f = [100 * point.f for point in measured]
         axes.plot(measured_docs, measured_f, "o", color=INK, markersize=4, label="measured")
-        # The ticks are numbers of docs, without powers of ten.
+        # Show the numbers of docs as ticks instead of powers of ten.
         ticks = [*measured_docs, *(expected.docs for expected in result.overall.expected[1:])]
         axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
         axes.minorticks_off()

@@ -1,12 +1,12 @@
-"""Write the guarantee of a pipeline in words: `guarantee` prints it, and `page` shows it."""
+"""Describe the guarantee of a pipeline in words, for the commands `guarantee` and `page`."""
 
 from ..pipeline.promises import Promise
 
 
 def part_fields(promise: Promise) -> list[str]:
-    """What the parts of a guarantee, which have their own thresholds, are named by: ["group"],
-    ["label"], or ["group", "label"] if each pair of both is a part. Empty if all entities have the
-    same threshold."""
+    """Return the fields that identify the parts of a guarantee: ["group"], ["label"], or ["group",
+    "label"] if there is a part for each combination. Each part has a separate threshold. The list
+    is empty if there is only one threshold."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -16,9 +16,9 @@ def part_fields(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """Write what is guaranteed, such as "at most 0.05 of the entities of a doc are missed, on
-    average over calibrations (found: exact)". "found" is the rule by which an entity counts as
-    found. The docs for which the guarantee holds are not in the text."""
+    """Describe a guarantee in words, as in "at most 0.05 of the entities of a doc are missed, on
+    average over calibrations (found: exact)". "found" is the criterion for counting an entity as
+    found. The text doesn't mention the docs for which the guarantee holds."""
     if not promise.limits_misses:
         mistakes = "the predicted set of a doc is wrong"
     elif promise.by == "doc":

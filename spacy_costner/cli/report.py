@@ -1,7 +1,6 @@
-"""Evaluate a pipeline on a test corpus, and write the report as an HTML page.
+"""Evaluate a pipeline on a test corpus and write an HTML report.
 
-The command gets the function `report` as `run`, which has the options of the command line: see
-`command_line.command`.
+The decorator `command` adds the options of `report`. `run` is `report` with these options set.
 """
 
 import shlex
@@ -28,12 +27,12 @@ from .output import errors_shown
 from .svg import as_svg
 
 MAX_TAGS = 66
-"""The maximum number of tags, including the start, for which the heat map of transitions is shown.
-16 labels in the scheme BILUO have 66."""
+"""Maximum number of tags, including the start, for which the heat map of transitions is shown. This
+corresponds to 16 labels in the BILUO scheme."""
 
 MIN_WHOLE_COST = 10
-"""If the highest cost is below this, costs are shown with two significant digits, otherwise as
-whole numbers."""
+"""If the highest cost is below this value, costs are shown with two significant digits. Otherwise,
+they are rounded to whole numbers."""
 
 
 @command(
@@ -43,7 +42,7 @@ whole numbers."""
 )
 @reads_corpora
 def report_cli(
-    run: partial[Report],  # `report` with the options that `command` adds
+    run: partial[Report],  # `report` with its options set by `command`
     model: ModelArg,
     test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
@@ -67,7 +66,7 @@ def report_cli(
         )
         result = run(nlp, examples, source=model, corpus=str(test_path))
         save_text(output_path, report_page(result))
-    if "labels" in result.facts:  # only if annotation and component have no label in common
+    if "labels" in result.facts:  # only set if no label of the component is annotated
         typer.echo(f"report: {result.facts['labels']}", err=True)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
@@ -75,9 +74,9 @@ def report_cli(
 
 
 def report_page(report: Report) -> str:
-    """Render a report as an HTML page that needs no other files.
+    """Render a report as a self-contained HTML page.
 
-    RAISES (ImportError): If matplotlib is not installed.
+    RAISES (ImportError): If matplotlib isn't installed.
     """
     setting = report.setting
     p_and_r = f"P {percent(setting.precision)}, R {percent(setting.recall)}"
@@ -87,8 +86,8 @@ def report_page(report: Report) -> str:
         chosen_name=f"current setting: {p_and_r}",
     )
 
-    # The figures, keyed by their names in the template. The figure of the guarantee is optional. If
-    # another figure is missing, the page says why.
+    # The figures, keyed by their names in the template. If a figure other than the optional
+    # guarantee is missing, the page explains why.
     figures = {"precision-recall": curves_figure}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)
@@ -99,13 +98,12 @@ def report_page(report: Report) -> str:
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
-    # How many labels have their own row, if the others were summed; 0 if none were.
+    # The number of labels with a separate row, or 0 if no labels were merged
     n_kept = 0
     if len(confusion.labels) < len(report.confusion.labels):
         n_kept = MAX_HEAT_MAP_LABELS
 
-    # The script of the page moves a point in the figure. For that it must know where the axes begin
-    # and end.
+    # The script of the page moves a point in the figure, which requires the limits of the axes.
     (axes,) = curves_figure.axes
     limits = [*axes.get_xlim(), *axes.get_ylim()]
     data = slider_data(report, limits)
@@ -114,8 +112,8 @@ def report_page(report: Report) -> str:
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix as a heat map. If the config has no cost, each wrong tag
-    costs 1, and costs are numbers of tokens."""
+    """Plot the costs of a confusion matrix as a heat map. If no costs are configured, each wrong
+    tag has cost 1, and the costs are the numbers of tokens."""
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
     if has_cost and confusion.cost.max() < MIN_WHOLE_COST:
@@ -132,19 +130,19 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """The data, as JSON, for the slider of the page with which readers try thresholds. The limits
-    are where the axes of the figure begin and end: the lowest and the highest recall, then the
-    lowest and the highest precision."""
-    # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
+    """Create the JSON data for the threshold slider on the page. `limits` contains the limits of
+    the axes of the precision-recall plot: minimum and maximum recall, then minimum and maximum
+    precision."""
+    # The initial threshold is the pipeline's threshold, or 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
-    # The slider has only the thresholds of the report, so start at the nearest one.
+    # The slider only supports the thresholds in the report, so start at the nearest.
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
     start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
     name = shlex.quote(report.facts["component"] or "NAME")
-    # The page shows the command that sets the chosen threshold. Its script adds --precision or
+    # The page shows the command to set the selected threshold. Its script adds --precision or
     # --recall.
     command = (
         f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
@@ -154,34 +152,34 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
         "thresholds": report.thresholds,
         "start": start,
         "total": [report.total.tp, report.total.fp, report.total.fn],
-        "miss_costs": MISS_COSTS,  # as numbers of false alarms
+        "miss_costs": MISS_COSTS,  # in units of false alarms
         "limits": limits,
         "command": command,
     }
 
 
 def sum_others(confusion: Confusion) -> Confusion:
-    """Make a large confusion matrix small enough to be read. Keep the labels with the costliest
-    mistakes, `MAX_HEAT_MAP_LABELS` of them, and sum all other labels in one row and one column. O
-    stays. The sum of all costs is the same as before."""
+    """Reduce the size of a large confusion matrix. Keep O and the `MAX_HEAT_MAP_LABELS` labels with
+    the highest cost, and merge all other labels into one row and one column. The total cost doesn't
+    change."""
     labels, cost = confusion
-    n_others = len(labels) - 1 - MAX_HEAT_MAP_LABELS  # The last label is O, which doesn't count.
-    if n_others < 2:  # The sum of a single label would need as much space as the label.
+    n_others = len(labels) - 1 - MAX_HEAT_MAP_LABELS  # the last label is O
+    if n_others < 2:  # merging a single label wouldn't save space
         return confusion
-    # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
-    # is in both sums, so it is subtracted once.
+    # The total cost of all mistakes in which a label is annotated or predicted. The diagonal is
+    # included in both sums, so subtract it once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
     costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")  # without O
     kept_labels = sorted(costliest_first[:MAX_HEAT_MAP_LABELS])
 
-    # The new index of each label: kept labels come first, then the row of all others, then O.
+    # Map each label to its new index: first the kept labels, then the merged labels, then O.
     others_index = MAX_HEAT_MAP_LABELS
     outside_index = MAX_HEAT_MAP_LABELS + 1
     new_index = numpy.full(len(labels), others_index)
     new_index[kept_labels] = range(MAX_HEAT_MAP_LABELS)
     new_index[-1] = outside_index
-    # A matrix with a 1 where an old label gets a new index, and 0 elsewhere. Shape: (old, new). Its
-    # product with the costs sums the rows, and the columns, that get the same index.
+    # A one-hot matrix that maps old to new indices. Multiplying with it sums the rows and columns
+    # of labels with the same new index. Shape: (old, new)
     is_new_index = numpy.eye(MAX_HEAT_MAP_LABELS + 2)[new_index]
     sums = is_new_index.T @ cost @ is_new_index
     names = [labels[i] for i in kept_labels]

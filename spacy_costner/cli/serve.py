@@ -1,7 +1,7 @@
-"""Serve an annotation session: people annotate texts on a page in the browser, while a model is
-trained on their answers and chooses the next text.
+"""Serve an annotation session: users annotate texts in the browser, while a model is trained on
+their answers and chooses the next texts.
 
-Some texts are *evaluation texts*: the model isn't trained on their answers, except in
+Some texts are *evaluation texts*. The model isn't trained on answers to these texts, except in
 `train_final`."""
 
 import socket
@@ -31,10 +31,10 @@ from .options import CodeOption, GpuOption
 from .output import errors_shown
 
 LOOPBACK = "127.0.0.1"
-"""The address that only this computer can reach."""
+"""The address that can only be reached from this computer."""
 
 GO_ON = "All answers are saved: run the same command again to continue."
-"""The text that is printed after Ctrl-C."""
+"""The message to print after Ctrl-C."""
 
 
 @reads_corpora
@@ -96,7 +96,7 @@ def serve_cli(
     Annotate texts in the browser, with active learning. A linear model is trained on your answers
     in the background, suggests entities, and chooses the next text. Some texts are drawn at random
     to evaluate the model, which is not trained on them. At the end, train on all answers with
-    --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again to
+    --final. Each answer is saved immediately: press Ctrl-C to stop, and run the command again to
     continue.
     """
     with errors_shown(GO_ON, with_phases=False):
@@ -105,7 +105,7 @@ def serve_cli(
             require_server()
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder) as is_ours:
-            if is_ours is False:  # It is None if the system has no locks: see `locked`.
+            if is_ours is False:  # None if locks aren't supported: see `locked`
                 raise ValueError(
                     f"{folder}: expected a session that isn't being served, got one that is"
                 )
@@ -119,7 +119,7 @@ def serve_cli(
             start_model: Language | None = None
             if model is not None:
                 start_model = load_pipeline(model, code_path, use_gpu)
-                get_component(start_model, COMPONENT)  # raises an error if it has no such component
+                get_component(start_model, COMPONENT)  # raises an error if it is missing
             proposals: dict[str, Task] | None = None
             if proposals_path is not None:
                 docs = read_docs(spacy.blank(lang), proposals_path, reading)
@@ -135,8 +135,8 @@ def serve_cli(
 
 
 def check_host(host: str, token: str | None) -> None:
-    """Check that there is a token if other computers may reach the address, and that the token can
-    be encoded in UTF-8."""
+    """Check that a token is set if the address can be reached from other computers, and that the
+    token can be encoded in UTF-8."""
     if host != LOOPBACK and not token:
         raise ValueError(
             "--host: expected a --token, unless only this computer can reach the address "
@@ -149,8 +149,7 @@ def check_host(host: str, token: str | None) -> None:
 
 
 def require_server() -> Any:
-    """Check that the packages of the server are installed, before any text is read. Returns the
-    module `uvicorn`."""
+    """Check that the packages for the server are installed. Return the `uvicorn` module."""
     missing = "costner serve requires starlette and uvicorn"
     require("starlette", "serve", missing)
     return require("uvicorn", "serve", missing)
@@ -159,14 +158,14 @@ def require_server() -> Any:
 def keep_settings(
     store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
-    """Choose the labels and the language of a session, and save them in its folder. The options
-    come first. The session keeps its other settings. Raises an error if labels are missing but
-    needed, or the session has another language."""
+    """Determine the labels and the language of a session, and save them to its folder. Command-line
+    options take precedence over saved settings. Raise an error if there are no labels although they
+    are required, or if the language differs from the session's language."""
     saved = store.settings
     label_list = saved.get("labels", [])
     if labels is not None:
         names = [name.strip() for name in labels.split(",")]
-        label_list = list(dict.fromkeys(filter(None, names)))  # unique, in order, not empty
+        label_list = list(dict.fromkeys(filter(None, names)))  # unique and non-empty, in order
         if SURROGATE.search(labels):
             raise ValueError(
                 f"--labels: expected text that can be encoded in UTF-8, got {encodable(labels)}"
@@ -178,8 +177,8 @@ def keep_settings(
         raise ValueError(
             f"--lang: expected {saved_lang!r}, the language of the session, got {lang!r}"
         )
-    lang = lang or saved_lang or "xx"  # spaCy's code for text of any language
-    spacy.blank(lang)  # raises an error if there is no such language
+    lang = lang or saved_lang or "xx"  # spaCy's code for multi-language pipelines
+    spacy.blank(lang)  # raises an error if the language isn't supported
     settings = {"labels": label_list, "lang": lang}
     if settings != saved:
         store.save_settings(settings)
@@ -194,9 +193,9 @@ def add_texts(
     *,
     needs_texts: bool,
 ) -> None:
-    """Add the texts of a file, if one is given, to a session, and print how many texts the session
-    has. Repeated texts and empty ones are left out. Their number is printed, too. Raises an error
-    if the session has no texts even then, but needs some."""
+    """Add texts from a file, if given, to a session and print the number of texts. Duplicate and
+    empty texts are skipped, and their number is printed. Raise an error if the session still has no
+    texts although they are required."""
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path, reading), desc="read", unit="doc")
         texts = [doc.text for doc in docs]
@@ -220,7 +219,7 @@ def add_texts(
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
-    """Train a pipeline on all answers, including the evaluation texts, and save it."""
+    """Train a pipeline on all answers, including answers to evaluation texts, and save it."""
     check_folder(path)
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)
@@ -232,14 +231,14 @@ def train_final(session: AnnotationSession, path: Path) -> None:
 
 
 def serve(session: AnnotationSession, host: str, port: int, token: str | None) -> None:
-    """Serve the page of a session until the user stops it with Ctrl-C. With port 0, the system
-    chooses a free port. Without a token, requests need none."""
+    """Serve the annotation page of a session until the user presses Ctrl-C. If `port` is 0, the
+    system chooses a free port. If `token` is None, requests don't need a token."""
     uvicorn = require_server()
     from ..serve.app import make_app  # imports starlette
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
-        # With this option, a server can reuse the port of a server that has just ended.
+        # Allow reusing the port of a server that has just stopped.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
@@ -258,8 +257,8 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
 
 
 def page_address(host: str, port: int, token: str | None) -> str:
-    """The address of the page, with the token if there is one."""
-    # An IPv6 address, which has colons, is written in brackets.
+    """Return the URL of the annotation page, including the token, if any."""
+    # IPv6 addresses contain colons and must be enclosed in brackets.
     host_in_address = f"[{host}]" if ":" in host else host
     address = f"http://{host_in_address}:{port}/"
     if token:

@@ -1,4 +1,4 @@
-"""Suggest the docs to annotate next, and write them for annotation tools."""
+"""Suggest docs to annotate next and export them to annotation tools."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_PRINTED = 10
-"""The number of suggestions that are printed."""
+"""Maximum number of suggestions to print."""
 
 
 @command(
@@ -40,7 +40,7 @@ N_PRINTED = 10
 )
 @reads_corpora
 def suggest_cli(
-    run: partial[list[Suggestion]],  # `suggest` with the options that `command` adds
+    run: partial[list[Suggestion]],  # `suggest` with its options set by `command`
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output file: docs with predicted entities")
     ],
@@ -80,10 +80,10 @@ def suggest_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Choose the docs to annotate next by active learning: docs about which the model is most
-    uncertain, but not the same words over and over. Writes them with the predicted entities and
-    their probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, --start
-    chooses docs with many different words.
+    Choose the docs to annotate next by active learning: docs for which the model is most uncertain,
+    without repeating the same words. Writes them with the predicted entities and their
+    probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, use --start to
+    choose docs with many different words.
     """
     with errors_shown():
         if start_path is not None and model is not None:
@@ -98,7 +98,7 @@ def suggest_cli(
         choose: Callable[..., list[Suggestion]]
         if model is None:
             nlp = spacy.blank(lang)
-            # Of the options of `run`, only the number of docs has a meaning without a model.
+            # Without a model, only the number of docs applies.
             choose = partial(suggest_first, n=run.keywords["n"])
         else:
             nlp = load_pipeline(model, code_path, use_gpu)
@@ -117,8 +117,8 @@ def suggest_cli(
 
 
 def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """The facts of each suggested doc that --json prints: its text, its number in the pool, its
-    score, and its size."""
+    """Convert suggestions to dictionaries for --json, with the text, the index in the pool, the
+    score, and the numbers of tokens and entities."""
     rows: list[dict[str, Any]] = []
     for suggestion in suggestions:
         rows.append(
@@ -134,8 +134,8 @@ def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
 
 
 def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Write a table of the first suggested docs (see `suggestion_rows`), and the number of docs and
-    tokens."""
+    """Format the first rows of `suggestion_rows` as a table, followed by the total numbers of docs
+    and tokens."""
     columns = ["text", "doc", "score", "tokens", "entities"]
     table: list[Sequence[Any]] = [columns]
     for row in rows[:N_PRINTED]:

@@ -1,8 +1,8 @@
-"""Write a figure as the <svg> element of a page, or as a file.
+"""Convert figures to <svg> elements for HTML pages or to SVG files.
 
-The colours of the figure are replaced by variables of the style sheet of the page, so that they fit
-light and dark mode. The script and the style sheet of the page find parts of a figure by their ids
-and classes, which the functions of `plots` set.
+The colours of the figure are replaced with variables of the page's style sheet, to support light
+and dark mode. The script and style sheet of the page refer to parts of a figure by the IDs and
+classes set by the functions in `plots`.
 """
 
 import re
@@ -15,45 +15,48 @@ from ..files.saving import save_text
 from ..pages.rendering import colour_variables
 from .plots import CELL_PREFIX, CHOSEN, COLOURS, FRAME, drawing
 
-# The codes of characters that XML can't have: control characters except tab, line feed and carriage
-# return, halves of surrogate pairs, and two codes that are not characters.
+# Code points that aren't allowed in XML: control characters except tab, line feed and carriage
+# return, surrogates, and two noncharacters
 _CODES_NOT_IN_XML = (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
 
 NOT_IN_XML = dict.fromkeys(_CODES_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}")
-"""A table for `str.translate` that replaces these characters. Labels may have them."""
+"""A table for `str.translate` that replaces characters not allowed in XML, which may occur in
+labels."""
 
 REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
-"""Finds references to ids in the value of an attribute: "#id" or "url(#id)"."""
+"""The pattern of references to IDs in attribute values: "#id" or "url(#id)"."""
 
 
 def as_svg(figure: Any, name: str) -> str:
-    """Make the <svg> element of a figure, for a page whose style sheet has our colours as
-    variables. Cells of heat maps show their values on hover.
+    """Convert a figure to an <svg> element, using the colour variables of the page's style sheet.
+    Cells of heat maps show their values on hover.
 
-    figure (Any): The figure.
-    name (str): The name of the figure. All ids begin with it, as a page has several figures.
+    figure (Any): The matplotlib figure.
+    name (str): The name of the figure. It is used as a prefix for IDs, which must be unique within
+        a page.
+    RETURNS (str): The <svg> element.
     """
     buffer = StringIO()
     with drawing():
-        # Without a date, the same figure always gives the same page.
+        # Omit the date, so that the output is reproducible.
         no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
-    # matplotlib's style has a rule for "*", which would hold for all of the page.
+    # Remove matplotlib's style, because its rule for "*" would apply to the entire page.
     _remove_elements(svg, "metadata", "style")
 
     titles = _titles_of_cells(figure)
     used_ids = _used_ids(svg)
     for element in svg.iter():
-        # In HTML, names of SVG have no namespace.
+        # SVG elements in HTML have no namespace.
         element.tag = _local_name(element.tag)
         attributes = dict(element.attrib)
         element.attrib.clear()
         element_id = attributes.pop("id", "")
-        if element_id in (FRAME, CHOSEN):  # classes, as several figures of a page have them
+        if element_id in (FRAME, CHOSEN):  # use classes, because these occur in several figures
             element.set("class", element_id)
         elif element_id in titles:
-            # Browsers show the first <title> of an element on hover.
+            # Browsers show an element's first <title> child on hover.
             title = ElementTree.Element("title")
             title.text = titles[element_id].translate(NOT_IN_XML)
             element.insert(0, title)
@@ -65,20 +68,20 @@ def as_svg(figure: Any, name: str) -> str:
 
 
 def save_svg(figure: Any, path: Path) -> None:
-    """Save a figure as an SVG file whose colours fit light and dark mode."""
+    """Save a figure as an SVG file with colours for light and dark mode."""
     element, rest = as_svg(figure, "figure").split(">", 1)
     namespace = 'xmlns="http://www.w3.org/2000/svg"'
     save_text(path, f"{element} {namespace}><style>{colour_variables()}</style>{rest}\n")
 
 
 def _local_name(name: str) -> str:
-    """The name of an element or attribute without the namespace that ElementTree writes before it:
-    "name" for "{namespace}name"."""
+    """Remove the namespace from the name of an element or attribute. For example, "{namespace}name"
+    becomes "name"."""
     return name.rpartition("}")[2]
 
 
 def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
-    """Remove all elements with these names."""
+    """Remove all elements with the given names."""
     for parent in list(svg.iter()):
         for child in list(parent):
             if _local_name(child.tag) in names:
@@ -86,8 +89,8 @@ def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
 
 
 def _titles_of_cells(figure: Any) -> dict[str, str]:
-    """The texts that the cells of a heat map show on hover, keyed by the ids of the cells. Other
-    figures have no cells."""
+    """Return the tooltips of heat map cells, keyed by cell ID. The result is empty for other
+    figures."""
     titles: dict[str, str] = {}
     for artist in figure.findobj():
         artist_id = artist.get_gid()
@@ -97,8 +100,8 @@ def _titles_of_cells(figure: Any) -> dict[str, str]:
 
 
 def _used_ids(svg: ElementTree.Element) -> set[str]:
-    """The ids that some element refers to. Other ids are not needed: matplotlib gives one to every
-    group."""
+    """Return all IDs that are referenced by an element. Other IDs, which matplotlib assigns to
+    every group, aren't needed."""
     ids: set[str] = set()
     for element in svg.iter():
         for value in element.attrib.values():
@@ -107,9 +110,8 @@ def _used_ids(svg: ElementTree.Element) -> set[str]:
 
 
 def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
-    """Set an attribute of an element, after two changes of its value. Our colours become variables
-    of the style sheet. In a reference to an id, "url(#id)" or "#id", the name of the figure is put
-    before the id, as in the id itself."""
+    """Set an attribute of an element. Colours in the value are replaced with variables of the style
+    sheet, and references to IDs ("url(#id)" or "#id") are prefixed with the name of the figure."""
     value = value.replace("url(#", f"url(#{name}-")
     if key == "href" and value.startswith("#"):
         value = f"#{name}-{value[1:]}"

@@ -1,4 +1,4 @@
-"""Write tables of results as text: in Markdown, or for the terminal."""
+"""Format tables as Markdown or as text for the terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -9,27 +9,28 @@ import wasabi
 from wasabi import MarkdownRenderer
 
 Align = Literal["l", "r"]
-"""How a column is aligned: to the left or to the right."""
+"""The alignment of a column: left or right."""
 
 
 def markdown_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
 ) -> str:
-    """Write a table in Markdown. Floats have two digits after the point.
+    """Format a table as Markdown. Floats are formatted with two decimal places.
 
     header (Sequence[object]): The names of the columns.
-    rows (Sequence[Sequence[object]]): The cells of the other rows.
-    align (bool): Whether cells are filled with spaces, so that columns are straight. All columns
-        but the first are then aligned to the right.
+    rows (Sequence[Sequence[object]]): The rows of the table, without the header.
+    align (bool): Whether to pad cells with spaces so that columns line up. In this case, all
+        columns except the first are right-aligned.
+    RETURNS (str): The Markdown table.
     """
     header_cells, *cells_of_rows = _as_text([header, *rows])
     if not align:
-        # Without rows, wasabi ends the table with an empty line.
+        # If there are no rows, wasabi adds an empty line.
         return MarkdownRenderer().table(cells_of_rows, header_cells).rstrip("\n")
-    # In the line under the header, "--:" aligns a column to the right.
+    # In the line below the header, "--:" means right-aligned.
     rule = ["---", *["--:"] * (len(header) - 1)]
-    # The renderer of wasabi doesn't fill cells. So this is a table for the terminal, which has
-    # columns of "|" between the other columns.
+    # wasabi's Markdown renderer doesn't pad cells, so create a text table with columns of "|"
+    # between the other columns.
     lines_of_cells: list[list[str]] = []
     for cells in [header_cells, rule, *cells_of_rows]:
         line = ["|"]
@@ -43,8 +44,8 @@ def markdown_table(
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
-    """Write a table for the terminal. All columns but the first are right-aligned. It has no
-    colours, so that it is the same in a file."""
+    """Format a table for the terminal. All columns except the first are right-aligned. No colours
+    are used, so the output is the same in a file."""
     aligns: list[Align] = ["l"]
     for _ in rows[0][1:]:
         aligns.append("r")
@@ -52,9 +53,11 @@ def text_table(rows: Sequence[Sequence[object]]) -> str:
 
 
 def number_or_dash(number: float | None, format_spec: str) -> str:
-    """Format a number for a table. None becomes "-".
+    """Format a number for a table. None is shown as "-".
 
-    format_spec (str): The second argument of `format`, such as ".4f".
+    number (float | None): The number.
+    format_spec (str): The format specification, such as ".4f".
+    RETURNS (str): The formatted number.
     """
     if number is None:
         return "-"
@@ -62,10 +65,12 @@ def number_or_dash(number: float | None, format_spec: str) -> str:
 
 
 def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
-    """Write the mean of numbers for a table, followed by their standard deviation if there are
-    several: "81.20 ± 0.15".
+    """Format the mean of numbers for a table. If there are several numbers, the sample standard
+    deviation is appended, as in "81.20 ± 0.15".
 
-    digits (int): The number of digits after the point.
+    numbers (Sequence[float]): The numbers. There must be at least one.
+    digits (int): The number of decimal places.
+    RETURNS (str): The formatted mean and standard deviation.
     """
     mean = f"{numpy.mean(numbers):.{digits}f}"
     if len(numbers) < 2:
@@ -75,7 +80,7 @@ def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
 
 
 def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Turn all cells into text. Floats have two digits after the point."""
+    """Convert all cells to strings. Floats are formatted with two decimal places."""
     text_rows: list[list[str]] = []
     for row in rows:
         cells: list[str] = []
@@ -89,10 +94,10 @@ def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 
 def _aligned(rows: Sequence[Sequence[str]], aligns: Sequence[Align], spacing: int) -> str:
-    """Fill cells with spaces, so that all cells of a column have the same width. The spacing is the
-    number of spaces between two columns."""
-    # By default wasabi doesn't align cells that are longer than 30 characters.
+    """Pad cells with spaces, so that all cells in a column have the same width. `spacing` is the
+    number of spaces between columns."""
+    # By default, wasabi doesn't align cells with more than 30 characters.
     text = wasabi.table(rows, aligns=aligns, spacing=spacing, max_col=sys.maxsize)
-    # wasabi puts an empty line before and after the table. A row may end with empty cells.
+    # Remove the empty lines that wasabi adds before and after the table, and trailing spaces.
     lines = [line.rstrip() for line in text[1:-1].split("\n")]
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Tune a pipeline, and show the scores of the values around the chosen one.
+"""Tune a decoding parameter of a pipeline and print the scores around the chosen value.
 
-The decorator `command` makes options from the keyword-only parameters of `tune`, except those in
-`without`. The first argument, `run`, is `tune` with the values of these options."""
+The decorator `command` adds the options of `tune`, except for `without`. `run` is `tune`
+with these options set."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_ROWS = 10
-"""The number of values that are shown without --all."""
+"""Maximum number of values to show without --all."""
 
 
 @command(
@@ -40,7 +40,7 @@ N_ROWS = 10
 )
 @reads_corpora
 def tune_cli(
-    run: partial[Tuning],  # `tune` with the options that `command` adds
+    run: partial[Tuning],  # `tune` with its options set by `command`
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
@@ -54,8 +54,8 @@ def tune_cli(
 ) -> None:
     """
     Choose the decision threshold, or the bias, that gives the best F-beta on development docs,
-    or the best recall at a required precision. No retraining: the model runs once, and all
-    values are tried on its output. `costner fit --tune precision=0.9` does the same as
+    or the best recall at a required precision. No retraining is needed: the model runs once, and
+    all values are tried on its output. `costner fit --tune precision=0.9` is equivalent to
     --precision 0.9 here.
     """
     with errors_shown():
@@ -63,7 +63,7 @@ def tune_cli(
         nlp, examples = load_with_examples(
             model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
-        # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
+        # The path is stored in the pipeline's meta as JSON, so it must be valid Unicode.
         docs_name = encodable(dev_path)
         tuning = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -71,11 +71,11 @@ def tune_cli(
 
 
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
-    """Write the result of tuning for the terminal: a table of the scores with all values, or only
-    with `N_ROWS` values around the chosen one, and the scores before and after tuning."""
+    """Format the result of tuning as text: a table with the scores for all values, or only for
+    `N_ROWS` values around the chosen value, and the scores before and after tuning."""
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
-        # The chosen value is in the middle of the table, unless the values end before that.
+        # Centre the table on the chosen value, unless it is too close to either end.
         first_row = points.index(tuning.chosen) - N_ROWS // 2
         last_possible_first_row = len(points) - N_ROWS
         first_row = min(max(first_row, 0), last_possible_first_row)

@@ -1,4 +1,4 @@
-"""Learn word vectors from raw text, and print which words have similar vectors."""
+"""Learn word vectors from raw text and print words with similar vectors."""
 
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from .output import JsonOption, errors_shown, print_result
 )
 @reads_corpora
 def vectors_cli(
-    run: partial[LearnedVectors],  # `learn_vectors` with the options that `command` adds
+    run: partial[LearnedVectors],  # `learn_vectors` with its options set by `command`
     raw_paths: Annotated[
         list[Path],
         Argument(
@@ -44,8 +44,8 @@ def vectors_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Learn static word vectors from text without annotation: words that occur next to the same words
-    get similar vectors. Use them with `fit --vectors FOLDER`, or in any spaCy config with
+    Learn static word vectors from unannotated text: words that occur in similar contexts get
+    similar vectors. Use them with `fit --vectors FOLDER`, or in any spaCy config with
     include_static_vectors. Entities of annotated corpora are not used. Requires SciPy: pip install
     'spacy-costner[vectors]'.
     """

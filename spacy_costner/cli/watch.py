@@ -1,8 +1,8 @@
-"""Test whether texts of files are like the calibration docs of a pipeline. Show the tests, and the
-scores to expect.
+"""Test whether texts are still like a pipeline's calibration docs, and print the expected scores.
 
-A test bets that the texts are different. What it has won so far is its *martingale*. If that gets
-above a level, the test alarms: see `metrics.shift`.
+A test bets that the texts differ from the calibration docs. Its *martingale* is the accumulated
+capital of these bets. If the martingale exceeds a certain level, an alarm is raised (see
+`metrics.shift`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,12 +30,12 @@ from .plots import draw_martingale, require_matplotlib, save_figure
 from .tables import text_table
 
 ROWS_OF_PART = 10_000
-"""The number of texts of a file that are read at once."""
+"""Number of texts to read from a file at a time."""
 
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[WatchResult],  # `watch` with the options that `command` adds
+    run: partial[WatchResult],  # `watch` with its options set by `command`
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -56,14 +56,14 @@ def watch_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Test without annotation whether texts are still like the calibration docs of `guarantee`, and
-    compute the precision, recall and F to expect. The exit code is 1 after an alarm. If texts are
-    like the calibration docs, the probability of an alarm is at most 1 %. Files are read like the
-    calibration docs: only their text or, if `guarantee` ran with --file-tokens, also their tokens
-    and sentence starts.
+    Test whether texts are still like the calibration docs of `guarantee`, without annotation, and
+    compute the expected precision, recall and F. The exit code is 1 after an alarm. If the texts
+    are like the calibration docs, the probability of an alarm is at most 1%. Files are read in the
+    same way as the calibration docs: only their text or, if `guarantee` was run with --file-tokens,
+    also their tokens and sentence starts.
     """
     with errors_shown():
-        # Check the paths and the package before the pipeline is loaded.
+        # Check the paths and the plotting package before loading the pipeline.
         if plot_path is not None:
             check_file(plot_path, inputs)
             require_matplotlib()
@@ -71,16 +71,17 @@ def watch_cli(
         nlp = load_annotator(model, code_path, use_gpu)
         ner = get_component(nlp, name)
         file_tokens = has_file_tokens(ner)
-        errors: list[Any] = []  # the errors of rows that can't be read or predicted
+        errors: list[Any] = []  # errors of rows that can't be read or predicted
 
         def read_files() -> Iterator[Any]:
-            """Read the rows of all files."""
+            """Yield the rows of all files."""
             for path in sources.values():
                 for part in divide(path, ROWS_OF_PART):
                     yield from read_rows(nlp, part, text=text, file_tokens=file_tokens)
 
         def predict_docs() -> Iterator[Doc]:
-            """Predict all rows. Yields the docs, and puts the errors of other rows in `errors`."""
+            """Annotate all rows. Yields the docs, and adds the errors of failed rows to
+            `errors`."""
             rows = progress(read_files(), desc="watch", unit="doc")
             for _, doc_or_error in annotate_rows(nlp, rows):
                 if isinstance(doc_or_error, Doc):
@@ -105,8 +106,8 @@ def watch_cli(
 
 
 def watch_text(watched: WatchResult) -> str:
-    """Write the result for the terminal: a table of the tests, what was not tested or not read, and
-    the scores to expect."""
+    """Format the result as text: a table of the tests, the docs that weren't tested or read, and
+    the expected scores."""
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     rows: list[list[Any]] = [header]
     for test in watched.tests:
@@ -116,7 +117,7 @@ def watch_text(watched: WatchResult) -> str:
             alarm_at = f"doc {shift.alarm:,}"
         rows.append(
             [
-                test.value or "all",  # the docs with a value of the option --key, or all docs
+                test.value or "all",  # the value of --key, or all docs
                 shift.n_docs,
                 test.n_calibration,
                 f"{shift.highest_martingale:.3g}",
@@ -138,14 +139,14 @@ def watch_text(watched: WatchResult) -> str:
         lines.append("note: `calibrate` used these calibration docs: false alarms may exceed 1 %")
     title = "expected"
     if watched.is_alarm:
-        # On such texts the model is usually too sure, so the real scores will be lower.
+        # On such texts, the model is usually overconfident, so the actual scores will be lower.
         title = "expected, optimistic"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 
 
 def expected_text(expected: Mapping[str, Any], title: str) -> str:
-    """Write a table of the scores to expect (see `Shift.expected`), for all labels and for each, in
-    percent. The title is in its first cell."""
+    """Format the expected scores (see `Shift.expected`) as a table, overall and per label, in
+    percent. `title` is the text of the first cell."""
     overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
     rows: list[list[Any]] = [[title, "P", "R", "F"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():

@@ -1,10 +1,10 @@
-"""An annotation session as a web app: the page of `costner serve`, and its requests.
+"""An annotation session as a web app: the page of `costner serve` and its endpoints.
 
-This is an ASGI app, which can be mounted in another one. Every web page that the user has open can
-reach a local server. So `Origin` and either `Host` or a token are checked, requests that change
-something have to be JSON of a limited size, and nothing is shared with other origins.
+This is an ASGI app, which can be mounted in another app. Any web page open in the user's browser
+can send requests to a local server. The app therefore checks `Origin` and either `Host` or a token.
+POST requests must contain JSON of limited size, and nothing is shared with other origins.
 
-This module needs the extra `serve`. No other module imports it at the top.
+This module requires the extra `serve`. Other modules only import it inside functions.
 """
 
 import base64
@@ -36,26 +36,27 @@ except ImportError as error:
     ) from error
 
 MAX_BODY = 4_000_000
-"""The largest body of a request, in bytes. Nobody annotates longer texts."""
+"""Maximum size of a request body, in bytes. No text to annotate is likely to be longer."""
 
 MAX_BODY_WITH_TASKS = 200_000_000
-"""The largest body of a request for predictions, in bytes: Label Studio sends all tasks at once."""
+"""Maximum size of the body of a prediction request, in bytes. Label Studio sends all tasks in one
+request."""
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""The values of `Host` in requests to the loopback. Another value comes from a web page with a
-domain that resolves to this computer ("DNS rebinding")."""
+"""The allowed values of `Host` in requests to the loopback address. Other values may come from a
+web page whose domain resolves to this computer (DNS rebinding)."""
 
 COOKIE = "spacy-costner-token"
-"""The name of the cookie with the token. The token is percent-encoded."""
+"""The name of the cookie that stores the percent-encoded token."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class RefusedError(Exception):
-    """A request that is refused.
+    """Raised if a request is refused.
 
-    status (int): The HTTP status.
-    message (str): What was expected, and what the request has.
+    status (int): The HTTP status code of the response.
+    message (str): The error message, with the expected and the actual value.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -64,14 +65,15 @@ class RefusedError(Exception):
 
 
 def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp:
-    """Make the app of a session.
+    """Create the app for a session.
 
-    session (AnnotationSession): The session. Call its method `start` to train in the background.
-    token (str | None): A secret that every request must have: as the password of HTTP Basic
-        authentication, as Bearer token, or once in the address of the page, `/?token=...`. If it is
-        None or empty, only requests to the loopback are served.
+    session (AnnotationSession): The session. Call its `start` method to train in the background.
+    token (str | None): A secret that every request must provide, either as the password of HTTP
+        Basic authentication or as a bearer token. Alternatively, it can be passed once in the URL
+        of the page, as in `/?token=...`, which sets a cookie. If it is None or empty, only requests
+        to the loopback address are served.
     RETURNS (ASGIApp): The app.
-    RAISES (ValueError): If the token can't be UTF-8.
+    RAISES (ValueError): If the token can't be encoded in UTF-8.
     """
     if token and SURROGATE.search(token):
         raise ValueError("token: expected text that can be encoded in UTF-8")
@@ -83,7 +85,7 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         Route("/status", answered(handlers.status)),
         Route("/answer", answered(handlers.answer), methods=["POST"]),
         Route("/remove", answered(handlers.remove), methods=["POST"]),
-        # Label Studio's requests to a backend
+        # The endpoints of a Label Studio backend
         Route("/health", answered(handlers.health)),
         Route("/setup", answered(handlers.call_backend), methods=["POST"]),
         Route("/predict", answered(handlers.call_backend), methods=["POST"]),
@@ -93,10 +95,11 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
 
 
 class Guard:
-    """Refuses requests that don't come from the page of the app, before the app sees them.
+    """ASGI middleware that refuses requests without the token or from other web pages.
 
-    app (ASGIApp): The app.
-    token (str | None): See `make_app`.
+    app (ASGIApp): The app to protect.
+    token (str | None): The token. If it is None, only requests to the loopback address are allowed.
+        See `make_app`.
     """
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
@@ -104,8 +107,8 @@ class Guard:
         self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it: see `check`."""
-        if scope["type"] != "http":  # the start and stop of the server, websockets
+        """Handle a request, or refuse it if it fails the checks in `check`."""
+        if scope["type"] != "http":  # lifespan events, websockets
             await self.app(scope, receive, send)
             return
         request = Request(scope)
@@ -120,8 +123,9 @@ class Guard:
         await self.app(scope, receive, send)
 
     def check(self, request: Request) -> None:
-        """Check that a request has the token or, without a token, is to the loopback; that it
-        doesn't come from another web page; and that it has JSON if it is a POST.
+        """Check that a request contains the token or, if the server has no token, is sent to the
+        loopback address. Also check that it doesn't come from another web page, and that the
+        content type of a POST request is JSON.
 
         RAISES (RefusedError): If a check fails.
         """
@@ -140,7 +144,7 @@ class Guard:
                 expected = "expected the page of this server"
                 raise RefusedError(403, f"Origin: {expected}, got {shown(origin)}")
         if request.method == "POST":
-            # Parameters such as the charset may follow.
+            # The content type may be followed by parameters such as the charset.
             content_type, _, _ = request.headers.get("content-type", "").partition(";")
             content_type = content_type.strip()
             if content_type != "application/json":
@@ -149,8 +153,8 @@ class Guard:
                 )
 
     def _has_token(self, request: Request) -> bool:
-        """Whether a request has the token of the server, in any of the allowed places. Only call
-        this if the server has a token."""
+        """Check whether a request contains the server's token in a cookie, in the URL of the page,
+        or in the `Authorization` header. The server must have a token."""
         assert self.token is not None
         candidates = [unquote_to_bytes(request.cookies.get(COOKIE, ""))]
         if is_page(request):
@@ -161,63 +165,64 @@ class Guard:
         if kind.lower() == "basic":
             try:
                 user_and_password = base64.b64decode(value)
-            except ValueError:  # not Base64, or not even ASCII
+            except ValueError:  # not valid Base64, or not ASCII
                 user_and_password = b""
             _, _, password = user_and_password.partition(b":")
             candidates += readings(password)
         token = self.token.encode()
-        # In constant time, as the time would otherwise reveal how much of a guess is right.
+        # Compare in constant time. Otherwise, the time would reveal how much of a guess is correct.
         return any(secrets.compare_digest(candidate, token) for candidate in candidates)
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Set a cookie with the token, and redirect to the address without the token. Only call
-        this if the server has a token."""
+        """Set a cookie with the token and redirect to the URL without the token. The server must
+        have a token."""
         assert self.token is not None
-        # The address is relative, as the app may be mounted under a path.
+        # The URL is relative because the app may be mounted under a path.
         response = Response(status_code=303, headers={"Location": "./"})
-        # A cookie can't contain every character of a token.
+        # A token may contain characters that aren't allowed in a cookie.
         value = quote(self.token, safe="")
         response.set_cookie(COOKIE, value, httponly=True, samesite="strict")
         await response(scope, receive, send)
 
 
 def readings(token: bytes) -> list[bytes]:
-    """The possible UTF-8 forms of a token in a header. Some clients send UTF-8, others Latin-1.
-    Starlette reads headers as Latin-1, which any bytes are."""
+    """Return the possible UTF-8 encodings of a token in a header. Clients may send the token as
+    UTF-8 or as Latin-1, and any bytes are valid Latin-1."""
     return [token, token.decode("latin-1").encode()]
 
 
 def is_page(request: Request) -> bool:
-    """Whether a request is for the page of the app. If the app is mounted in another one, the path
-    of the request begins with the path of the mount (`root_path`)."""
+    """Check whether a request is for the page of the app. If the app is mounted in another app, the
+    path of the request starts with the mount path (`root_path`)."""
     path: str = request.scope["path"]
     mount_path: str = request.scope.get("root_path", "")
     return path.removeprefix(mount_path) == "/"
 
 
 def without_port(host: str) -> str:
-    """Remove the port of a `Host`: [::1] for "[::1]:8765", localhost for "localhost"."""
+    """Remove the port from the value of a `Host` header. For example, "[::1]:8765" becomes "[::1]",
+    and "localhost" remains unchanged."""
     name, colon, port = host.rpartition(":")
-    # An IPv6 address has colons, too, but in brackets.
+    # IPv6 addresses also contain colons, but are enclosed in brackets.
     has_port = colon and not port.endswith("]")
     return name if has_port else host
 
 
 class AsciiJSONResponse(JSONResponse):
-    """A JSON response in ASCII. Half of a surrogate pair, which can't be UTF-8, is escaped, too."""
+    """A JSON response in ASCII. Lone surrogates, which UTF-8 can't encode, are escaped."""
 
     def render(self, content: Any) -> bytes:
-        """Encode a value as bytes of JSON."""
+        """Serialize a value to JSON bytes."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def error_response(status: int, message: str) -> Response:
-    """Make a response with an error message of one line, as JSON."""
+    """Create a JSON response with an error message."""
     return AsciiJSONResponse({"error": message}, status_code=status)
 
 
 def answered(endpoint: Endpoint) -> Endpoint:
-    """Wrap an endpoint, so that its errors become responses with a message of one line."""
+    """Wrap an endpoint to convert its errors to JSON responses with a one-line message."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -228,7 +233,7 @@ def answered(endpoint: Endpoint) -> Endpoint:
             return error_response(404, str(error))
         except SessionError as error:
             return error_response(400, str(error))
-        except RecursionError:  # The values could be read, but can't be shown or saved.
+        except RecursionError:  # the JSON was parsed, but is nested too deeply to save
             return error_response(400, "expected JSON, got values that are nested too deeply")
         except OSError as error:  # for example a full disk
             return error_response(507, f"not saved: {error}")
@@ -239,9 +244,9 @@ def answered(endpoint: Endpoint) -> Endpoint:
 
 
 async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
-    """Read the JSON object in the body of a request, of at most `most_bytes` bytes.
+    """Read the JSON object in the body of a request.
 
-    RAISES (RefusedError): If the body is too large or isn't a JSON object.
+    RAISES (RefusedError): If the body has more than `most_bytes` bytes or isn't a JSON object.
     """
     body = bytearray()
     async for part in request.stream():
@@ -260,7 +265,7 @@ async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, A
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinity: Python's parser accepts them, but JSON doesn't have them.
+    """Refuse NaN and infinity, which Python's parser accepts but which aren't valid JSON.
 
     RAISES (ValueError): Always.
     """
@@ -268,10 +273,10 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
-    """Read the entities of an answer, in tokens: {"spans": [{"start": 0, "end": 2, "label":
-    "PER"}]}. An answer without "spans" has no entities.
+    """Read the entities of an answer, such as {"spans": [{"start": 0, "end": 2, "label": "PER"}]}.
+    The offsets are in tokens. If "spans" is missing, the answer has no entities.
 
-    RAISES (SessionError): If the spans don't have this form.
+    RAISES (SessionError): If the spans don't have this format.
     """
     spans: list[ProposedSpan] = []
     for json_span in field(record, "spans", list, []):
@@ -284,9 +289,9 @@ def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
 
 
 class Handlers:
-    """The functions of the app that respond to requests.
+    """The request handlers of the app.
 
-    session (AnnotationSession): The session.
+    session (AnnotationSession): The annotation session to serve.
     """
 
     def __init__(self, session: AnnotationSession) -> None:
@@ -299,8 +304,8 @@ class Handlers:
         }
 
     async def page(self, request: Request) -> Response:
-        """The page on which people annotate. The browser doesn't cache it, as it has the labels of
-        this session, and no other page may show it in a frame."""
+        """Return the annotation page. It must not be cached, because it contains the labels of this
+        session, and must not be embedded in a frame."""
         data = {
             "labels": self.session.labels,
             "colours": label_colours(self.session.labels),
@@ -311,13 +316,14 @@ class Handlers:
         return HTMLResponse(html, headers=headers)
 
     async def next_text(self, request: Request) -> Response:
-        """The next text to annotate, and the progress of the session."""
+        """Return the next text to annotate and the progress of the session."""
         return await self._next()
 
     async def _next(self, **more: Any) -> Response:
-        """A response with the next text, the progress of the session, and the fields `more`."""
+        """Create a response with the next text, the progress of the session, and the additional
+        fields `more`."""
 
-        # This may take a while. It runs in a thread, so that the server can answer other requests.
+        # Predicting may be slow, so run it in a thread to keep the server responsive.
         def find() -> dict[str, Any]:
             proposal = self.session.next_text()
             return {"text": proposal_json(proposal), "status": self.session.status(), **more}
@@ -325,7 +331,7 @@ class Handlers:
         return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def text(self, request: Request) -> Response:
-        """The text with the key in the query, to show its answer again or to change it."""
+        """Return the text with the key in the query, to show or change its answer."""
         key = request.query_params.get("key", "")
 
         def find() -> dict[str, Any]:
@@ -335,17 +341,17 @@ class Handlers:
         return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def status(self, request: Request) -> Response:
-        """The progress of the session."""
+        """Return the progress of the session."""
         return AsciiJSONResponse(await run_in_threadpool(self.session.status))
 
     async def answer(self, request: Request) -> Response:
-        """Save an answer. The response has the next text, and whether an answer was replaced that
-        the page hadn't shown."""
+        """Save an answer. The response contains the next text, and whether the answer replaced one
+        that the page hadn't shown."""
         record = await read_json(request)
         key = field(record, "key", str)
         spans = read_answer_spans(record)
         is_left_out = field(record, "left_out", bool, False)
-        # The version of the answer that the page has shown, 0 for no answer
+        # The version of the answer that the page has shown, or 0 if the text had no answer
         seen_version = field(record, "version", int, 0)
 
         def save() -> bool:
@@ -368,8 +374,8 @@ class Handlers:
         return AsciiJSONResponse({"status": "UP", "model_class": "spacy_costner"})
 
     async def call_backend(self, request: Request) -> Response:
-        """Answer a request from Label Studio. The last part of its path is the name of the method
-        of the backend."""
+        """Handle a request from Label Studio. The last component of the path is the name of the
+        backend method to call."""
         _, _, name = request.url.path.rpartition("/")
         most_bytes = MAX_BODY_WITH_TASKS if name == "predict" else MAX_BODY
         record = await read_json(request, most_bytes)
@@ -377,5 +383,5 @@ class Handlers:
 
 
 def proposal_json(proposal: Proposal | None) -> dict[str, Any] | None:
-    """Convert a text for the page to JSON."""
+    """Convert a text and its entities to a JSON-serializable dict for the page."""
     return None if proposal is None else proposal.as_dict()

@@ -1,5 +1,5 @@
-"""Read the labeling config of a Label Studio project: which text of a task is annotated, with which
-labels.
+"""Read the labeling config of a Label Studio project, which defines the text and the labels to
+annotate.
 """
 
 import re
@@ -11,20 +11,21 @@ from ..readers.files import shown
 from .store import SessionError, field
 
 VARIABLE = re.compile(r"\$([\w\[\].{}]+)", re.ASCII)
-"""A variable in the value of a text, as Label Studio finds it: "$text", or "$author.name" for a
-nested value."""
+"""A variable in the value of a <Text> element in Label Studio's syntax, such as "$text", or
+"$author.name" for a nested value."""
 
 
 class LabelingInterface(NamedTuple):
-    """The part of a project's labeling config that annotates entities in one text. Predictions and
-    annotations both depend on it.
+    """The part of a project's labeling config that defines how to annotate entities in a text. It
+    is used to convert predictions and to read annotations.
 
-    text_name (str): The name of the text.
-    text_value (str): The value of the text in a task: a variable, such as "$text", or text with
-        variables.
-    labels (dict[str, str]): The labels, each with the name of its <Labels> element.
-    labels_names (tuple[str, ...]): The names of all <Labels> elements of the text.
-    other_texts (tuple[str, ...]): The names of other texts with labels. These are not read.
+    text_name (str): The name of the <Text> element.
+    text_value (str): The value of the <Text> element: a variable, such as "$text", or a string that
+        contains variables.
+    labels (dict[str, str]): Maps each label to the name of its <Labels> element.
+    labels_names (tuple[str, ...]): The names of all <Labels> elements for the text.
+    other_texts (tuple[str, ...]): The names of other <Text> elements with labels. Their annotations
+        are ignored.
     other_names (frozenset[str]): The names of all other elements.
     """
 
@@ -38,7 +39,7 @@ class LabelingInterface(NamedTuple):
     def text_of(self, task: Any) -> str:
         """Get the text of a task.
 
-        task (Any): The task in Label Studio's JSON.
+        task (Any): The task in Label Studio's JSON format.
         RETURNS (str): The text.
         RAISES (SessionError): If the task has no text.
         """
@@ -46,28 +47,28 @@ class LabelingInterface(NamedTuple):
         values = data if isinstance(data, dict) else {}
 
         def text_under(name: str) -> str:
-            """The text in the data of the task with this name."""
+            """Get the text with the given name from the task's data."""
             value = look_up(values, name)
             if not isinstance(value, str):
                 expected = f"a task with a text under {name!r} in its data"
                 raise SessionError(f"tasks: expected {expected}, got {shown(task)}")
             return value
 
-        # If the value is a single variable, its name may have characters that other variables can't
-        # have.
+        # If the value consists of a single variable, its name may contain any characters.
         name = self.text_value.removeprefix("$")
         if self.text_value.startswith("$") and (name in values or not VARIABLE.match(f"${name}")):
             return text_under(name)
         return VARIABLE.sub(lambda variable: text_under(variable[1]), self.text_value)
 
     def results_of(self, annotation: Mapping[str, Any]) -> list[Any]:
-        """Get the results of an annotation that are spans of the text. Results of other elements,
-        such as choices or the labels of another text, are left out.
+        """Get the results of an annotation for this text. Results of other elements, such as
+        choices or labels of another text, are ignored.
 
-        annotation (Mapping[str, Any]): The annotation in Label Studio's JSON.
+        annotation (Mapping[str, Any]): The annotation in Label Studio's JSON format.
         RETURNS (list[Any]): The results.
-        RAISES (SessionError): If the annotation has no list of results, a span without labels, or
-            labels of an element that isn't in the labeling config, because it was renamed.
+        RAISES (SessionError): If the annotation has no list of results, if a span has no labels, or
+            if labels belong to an element that isn't in the labeling config, for example because
+            the element was renamed.
         """
         results: list[Any] = []
         for result in field(annotation, "result", list):
@@ -89,8 +90,8 @@ class LabelingInterface(NamedTuple):
 
 
 def look_up(values: Mapping[str, Any], path: str) -> Any:
-    """Look up the variable `path` in the data of a task: by its whole name or, if the data has no
-    such name, by the names and numbers between its dots and brackets. None if it isn't found."""
+    """Look up the variable `path` in a task's data. If the full path isn't a key, it is split at
+    dots and brackets into keys and list indices. Return None if there is no such value."""
     if path in values:
         return values[path]
     value: Any = values
@@ -105,29 +106,30 @@ def look_up(values: Mapping[str, Any], path: str) -> Any:
 
 
 def parse_xml(config: Any, expected: str) -> ElementTree.Element:
-    """Parse a labeling config. `expected` is the beginning of the error.
+    """Parse a labeling config. Error messages start with `expected`.
 
-    RAISES (SessionError): If it isn't XML, or has a document type.
+    RAISES (SessionError): If the config isn't valid XML or has a document type declaration.
     """
-    # The entities of a document type, "<!DOCTYPE", can be made to expand without end. Comments,
-    # "<!--", are allowed.
+    # Refuse document type declarations ("<!DOCTYPE"), because their XML entities can expand
+    # exponentially. Comments ("<!--") are allowed.
     if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
         raise SessionError(f"{expected}, got {shown(config)}")
     try:
         return ElementTree.fromstring(config)
-    # Text that can't be UTF-8 is a ValueError, an unknown encoding a LookupError.
+    # `fromstring` raises a ValueError for text that can't be encoded in UTF-8, and a LookupError
+    # for an unknown encoding.
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise SessionError(f"{expected}, got {shown(config)}: {error}") from None
 
 
 def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterface:
-    """Read a labeling config, which is XML. If several texts have labels, only the labels of the
-    first one are read. They may be in several <Labels> elements.
+    """Read a labeling config in XML. If several texts have labels, only the labels of the first
+    text are used. They may be defined in several <Labels> elements.
 
-    record (Mapping[str, Any]): The JSON object that has the config.
-    name (str): The name of the config in the object.
-    RETURNS (LabelingInterface): What is annotated.
-    RAISES (SessionError): If the config has no labels of a text in the data of tasks.
+    record (Mapping[str, Any]): The JSON object that contains the config.
+    name (str): The key of the config in the object.
+    RETURNS (LabelingInterface): The text and the labels to annotate.
+    RAISES (SessionError): If the config defines no labels for a text in the tasks' data.
     """
     config = record.get(name)
     expected = f'{name}: expected <Labels name="…" toName="…"> and <Text name="…" value="$…">'
@@ -141,7 +143,7 @@ def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterf
     text_value = text.get("value") or ""
     if "$" not in text_value:
         raise SessionError(f"{expected}, got the value {shown(text_value)}")
-    # Otherwise the value isn't the text, but its address, or the text in base64.
+    # With other attributes, the value is a URL or is encoded in base64.
     for attribute, plain in (("valueType", "text"), ("encoding", "none")):
         if text.get(attribute, plain) != plain:
             raise SessionError(

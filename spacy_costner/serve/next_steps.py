@@ -1,4 +1,4 @@
-"""Advise the user of an annotation session what to do next."""
+"""Suggest the next steps to the user of an annotation session."""
 
 import shlex
 
@@ -8,14 +8,14 @@ from .store import AnnotationStore
 
 
 def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) -> str:
-    """Advise what to do next, in a sentence.
+    """Suggest what to do next.
 
     n_train (int): The number of annotated training texts.
     n_measured (int): The number of annotated evaluation texts.
     n_waiting (int): The number of evaluation texts without an answer.
-    has_texts (bool): Whether the session has texts that wait for answers. It has none if texts come
-        from Label Studio, and the store only has the answers.
-    RETURNS (str): The sentence.
+    has_texts (bool): Whether the store contains texts. This is False if the texts come from Label
+        Studio, because then the store only contains answers.
+    RETURNS (str): A sentence to show to the user.
     """
     if n_train < LEAST_TEXTS:
         return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
@@ -24,17 +24,17 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
         return f"Add texts: calibration needs {ENOUGH_EVALUATION_TEXTS} evaluation texts."
     if n_missing > 0:
         return f"{n_missing} more evaluation texts, and you can calibrate on them."
-    # The page shows `next_command` below this.
+    # The page shows the output of `next_command` below this sentence.
     return "Calibrate and tune on the evaluation texts:"
 
 
 def next_command(store: AnnotationStore, *, lang: str, n_measured: int) -> str:
-    """Make the command to run next, with its options. The page shows it to be copied to a terminal.
+    """Create the command to run next, for copying from the page to a terminal.
 
-    store (AnnotationStore): The session.
-    lang (str): Code of the language.
+    store (AnnotationStore): The store of the session.
+    lang (str): Language code.
     n_measured (int): The number of annotated evaluation texts.
-    RETURNS (str): The command.
+    RETURNS (str): The command with its options.
     """
     options = ["--lang", lang, "--train", str(store.train_path)]
     if n_measured >= ENOUGH_EVALUATION_TEXTS:

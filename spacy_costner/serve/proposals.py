@@ -1,4 +1,4 @@
-"""The entities that a session proposes and the entities of its answers, in tokens or characters."""
+"""Propose entities for texts, and convert entities between token and character offsets."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +17,12 @@ from .store import SessionError
 
 
 class ProposedSpan(NamedTuple):
-    """An entity of a text: proposed by the model, or annotated.
+    """A proposed or annotated entity.
 
-    start (int): The first token.
-    end (int): The token after the last token.
-    label (str): The label.
-    prob (float | None): The probability of a proposed entity. None if the entity is annotated.
+    start (int): The index of the first token.
+    end (int): The index after the last token.
+    label (str): The entity label.
+    prob (float | None): The probability of a proposed entity. None for annotated entities.
     """
 
     start: int
@@ -33,13 +33,14 @@ class ProposedSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A text to annotate, as the page shows it.
+    """A text to show on the annotation page.
 
     key (str): The key of the text.
-    tokens (Sequence[tuple[str, str]]): The tokens, each with the whitespace after it.
-    spans (Sequence[ProposedSpan]): The annotated entities or, without an answer, the proposed ones.
+    tokens (Sequence[tuple[str, str]]): The tokens and their trailing whitespace.
+    spans (Sequence[ProposedSpan]): The annotated entities, or the proposed entities if the text has
+        no answer.
     is_evaluation (bool): Whether it is an evaluation text.
-    version (int): The version of its answer. 0 if it has no answer.
+    version (int): The version of the answer. 0 if the text has no answer.
     """
 
     key: str
@@ -49,29 +50,29 @@ class Proposal:
     version: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The proposal as JSON."""
+        """Convert the proposal to a JSON-serializable dict."""
         return {**asdict(self), "spans": [span._asdict() for span in self.spans]}
 
 
 def propose_spans(
     nlp: Language, tokenizer: Language, text: str, labels: Collection[str]
 ) -> list[ProposedSpan]:
-    """Predict the entities of a text that have one of the labels, with their probabilities.
+    """Predict the entities of a text and their probabilities.
 
     nlp (Language): The trained pipeline.
-    tokenizer (Language): A pipeline with the tokenizer of the session.
-    text (str): The text.
-    labels (Collection[str]): The labels of the session.
-    RETURNS (list[ProposedSpan]): The entities, in tokens of the session.
+    tokenizer (Language): A pipeline with the session's tokenizer.
+    text (str): The text to predict.
+    labels (Collection[str]): The labels of the session. Other labels are ignored.
+    RETURNS (list[ProposedSpan]): The entities, aligned with the session's tokens.
     """
     ner = get_component(nlp, COMPONENT)
     docs = run_before(nlp, COMPONENT, [nlp.make_doc(text)])
     posterior = ner.posterior(docs)
-    # With `Confidence`, the probabilities are written to the doc, where `prob_of` reads them.
+    # `Confidence` stores the probabilities on the doc, where `prob_of` can read them.
     predict(ner, docs, posterior, Confidence())
     (doc,) = docs
-    # A pipeline that the session hasn't trained may have other tokens. If an entity ends within a
-    # token of the session, the whole token is proposed, unless it is part of the previous entity.
+    # A pipeline that wasn't trained in the session may use a different tokenizer. Expand entities
+    # to the session's token boundaries, and skip an entity if it overlaps with the previous one.
     session_doc = tokenizer.make_doc(text)
     spans: list[ProposedSpan] = []
     last_end = 0
@@ -87,19 +88,19 @@ def propose_spans(
 def predict_tasks(
     nlp: Language | None, tokenizer: Language, texts: Sequence[str]
 ) -> list[tuple[Task, float | None]]:
-    """Predict a batch of texts of another tool.
+    """Predict the entities of a batch of texts from another tool.
 
     nlp (Language | None): The trained pipeline. None if there is no model yet.
-    tokenizer (Language): A pipeline with the tokenizer of the session.
-    texts (Sequence[str]): The texts.
-    RETURNS (list[tuple[Task, float | None]]): The predicted entities and the certainty of each
-        text: see `AnnotationSession.predict_texts`.
-    RAISES (ValueError): If spaCy can't make a doc from a text.
+    tokenizer (Language): A pipeline with the session's tokenizer.
+    texts (Sequence[str]): The texts to predict.
+    RETURNS (list[tuple[Task, float | None]]): The predicted entities and the certainty for each
+        text. See `AnnotationSession.predict_texts`.
+    RAISES (ValueError): If spaCy can't create a `Doc` from a text.
     """
     results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
-    places: list[int] = []  # the indices of the texts that are predicted
+    places: list[int] = []  # indices of the texts to predict
     docs: list[Doc] = []
-    # Make docs even without a model, so that a text that spaCy can't read is refused.
+    # Create docs even if there is no model, to report texts that spaCy can't process.
     doc_maker = nlp or tokenizer
     for place, text in enumerate(texts):
         if len(text) > doc_maker.max_length:
@@ -114,26 +115,26 @@ def predict_tasks(
     docs = run_before(nlp, COMPONENT, docs)
     posterior = ner.posterior(docs)
     uncertainties = by_cost(ner, posterior).docs.tolist()
-    # With `Confidence`, the probabilities are written to the docs, where `prob_of` reads them.
+    # `Confidence` stores the probabilities on the docs, where `prob_of` can read them.
     predict(ner, docs, posterior, Confidence())
     for place, doc, uncertainty in zip(places, docs, uncertainties):
         spans = [
             TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
             for ent in doc.ents
         ]
-        price = len(doc) + PRICE_PER_DOC  # the price of the annotation, in tokens
+        price = len(doc) + PRICE_PER_DOC  # the annotation effort, in tokens
         certainty = 1.0 / (1.0 + uncertainty / price)
         results[place] = (Task(texts[place], spans), certainty)
     return results
 
 
 def annotated_spans(doc: Doc, task: Task) -> list[ProposedSpan]:
-    """Convert the spans of an answer to tokens. If a span ends within a token, as in an answer of
-    another tool, it gets the whole token.
+    """Convert the spans of an answer to token offsets. Spans that don't match token boundaries, for
+    example in answers from another tool, are expanded.
 
-    doc (Doc): The doc of the text.
-    task (Task): The text of the answer, with its spans.
-    RETURNS (list[ProposedSpan]): The spans.
+    doc (Doc): The tokenized text.
+    task (Task): The text and its annotated spans.
+    RETURNS (list[ProposedSpan]): The spans with token offsets.
     """
     spans: list[ProposedSpan] = []
     for task_span in task.spans or ():
@@ -144,14 +145,14 @@ def annotated_spans(doc: Doc, task: Task) -> list[ProposedSpan]:
 
 
 def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) -> list[TaskSpan]:
-    """Check the spans of an answer, and convert them from tokens to characters.
+    """Validate the spans of an answer and convert them to character offsets.
 
-    doc (Doc): The doc of the text.
-    spans (Iterable[ProposedSpan]): The spans of the answer.
+    doc (Doc): The tokenized text.
+    spans (Iterable[ProposedSpan]): The spans of the answer, in any order.
     labels (Sequence[str]): The labels of the session.
-    RETURNS (list[TaskSpan]): The spans from left to right, without whitespace at their ends.
-    RAISES (SessionError): If a span is not in the doc, is only whitespace, has an unknown label, or
-        overlaps with another span.
+    RETURNS (list[TaskSpan]): The spans in document order, without leading or trailing whitespace.
+    RAISES (SessionError): If a span is out of range, consists only of whitespace, has an unknown
+        label, or overlaps with another span.
     """
     task_spans: list[TaskSpan] = []
     last_end = 0

@@ -1,11 +1,11 @@
-"""An annotation session: which text comes next, what the model proposes, and training in the
-background.
+"""An annotation session: choose the next text, propose entities, and train in the background.
 
-The next training text is chosen by its words or, once a model was trained on 50 texts, by the
-model. Evaluation texts come in between, without proposals, because people tend to accept what they
-see. Whenever there are new answers, a thread trains a linear model from scratch on all answers to
-training texts, while the previous model proposes. The inputs of the model include word vectors that
-were learned from the texts. F is measured on the evaluation texts alone.
+The next training text is chosen by its words until a model has been trained on 50 texts, and by the
+model from then on. Evaluation texts are shown in between, without proposals, because annotators
+tend to accept proposals. Whenever there are new answers, a background thread trains a linear model
+from scratch on all answers to training texts. The previous model makes proposals in the meantime.
+The model's features include word vectors learned from the texts. The F-score is computed on the
+evaluation texts only.
 """
 
 from __future__ import annotations
@@ -58,52 +58,54 @@ from .session_vectors import RAW_FILE, learn_session_vectors
 from .store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 
 ENOUGH_TO_CHOOSE = 50
-"""A model that was trained on at least this number of texts chooses the next texts. Until then,
-texts are chosen by their words, which is better at 50 texts on two corpora: see
+"""Minimum number of training texts before the model chooses the next texts. Until then, texts are
+chosen by their words, which worked better with 50 texts on two corpora. See
 docs/no-annotation.md."""
 
 TURN_OF_EVALUATION = 5
-"""One in this number of shown texts is an evaluation text, until all evaluation texts have
+"""One in `TURN_OF_EVALUATION` texts shown is an evaluation text, until all evaluation texts have
 answers."""
 
 MOST_CANDIDATES = 2000
-"""The next texts are chosen among at most this number of texts, which are drawn at random."""
+"""Maximum number of texts, drawn at random, from which the next texts are chosen."""
 
 N_EXPECTED = 500
-"""The expected F is computed on at most this number of texts without an answer, which are drawn at
-random."""
+"""Maximum number of unanswered texts, drawn at random, for computing the expected F-score."""
 
 N_CHOSEN = 100
-"""The number of texts that are chosen ahead, until the next model is trained."""
+"""Number of texts to choose in advance, until the next model is trained."""
 
 N_AT_ONCE = 64
-"""The number of texts of another tool that are predicted at once. Answers wait meanwhile."""
+"""Batch size for predicting texts from another tool. Requests that save answers have to wait for
+the current batch."""
 
 N_PROBLEMS = 10
-"""The status has at most this number of problems with answers of another tool."""
+"""Maximum number of problems with another tool's answers to include in the status."""
 
 
 class UnknownTextError(SessionError):
-    """The session has no text with this key."""
+    """Raised if the session has no text with the given key."""
 
 
 class AnnotationSession:
-    """An annotation session in a folder. Several threads may call its methods.
+    """An annotation session stored in a folder. Its methods can be called from several
+    threads.
 
     store (AnnotationStore): The texts and the answers.
-    labels (Sequence[str]): The labels that can be annotated.
-    lang (str): Code of the language, for the tokenizer and the model.
-    start_model (Language | None): A trained pipeline to start from. It proposes until a model of
-        the session has a higher F on the evaluation texts. If the folder already has a model of the
-        session, that model is used instead.
-    proposals (Mapping[str, Task] | None): The entities that an annotator, such as a language model,
-        has found in texts, by text. They are proposed instead of the model's entities, and texts
-        come in random order, so that the answers show how often the annotator errs.
-    seed (int): Random seed of the samples of texts among which the next texts are chosen, and on
-        which the expected F is computed.
-    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` with the name `ner`, or its
-        entities can't be used to choose texts: see `suggest`. Also if a text is longer than spaCy
-        allows.
+    labels (Sequence[str]): The entity labels to annotate.
+    lang (str): Language code for the tokenizer and the model.
+    start_model (Language | None): A trained pipeline to start from. It makes proposals until a
+        model trained in the session has a higher F-score on the evaluation texts. If the folder
+        already contains a model trained in the session, that model is used instead.
+    proposals (Mapping[str, Task] | None): Entities predicted by another annotator, such as a
+        language model, keyed by text. They are proposed instead of the model's predictions, and
+        texts are shown in random order, so the answers give an estimate of the annotator's error
+        rate.
+    seed (int): Random seed for drawing the candidates for the next texts and the texts on which the
+        expected F-score is computed.
+    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component named `ner`, if the
+        component's predictions can't be used to choose texts (see `suggest`), or if a text is
+        longer than spaCy allows.
     """
 
     def __init__(
@@ -121,8 +123,8 @@ class AnnotationSession:
         self.store = store
         self.labels = list(labels)
         self.lang = lang
-        self.problem: str | None = None  # the error of the last training
-        # The reasons why answers of another tool can't be saved, keyed like the answers
+        self.problem: str | None = None  # the error raised by the last training run
+        # Why answers from another tool couldn't be saved, by key of the answer
         self.unsaved: dict[str, str] = {}
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
@@ -131,12 +133,12 @@ class AnnotationSession:
                 expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
                 raise ValueError(f"{stored.key}: {expected}, got {len(stored.text):,}")
         self._random = numpy.random.default_rng(seed)
-        # The lock for the store and all attributes below. Training replaces `_nlp` and `_chosen` as
-        # a whole, which needs no lock.
+        # Guards the store and all attributes below. Training only rebinds `_nlp` and `_chosen`,
+        # which is atomic and needs no lock.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._n_changes = 0  # the number of changes of answers in this process
-        # The number of changes before the last training; -1 before the first training
+        self._n_changes = 0  # number of changes to answers in this process
+        # The value of `_n_changes` when the last training run started, or -1 if none has finished
         self._n_learned = -1
         self._is_stopped = False
         self._nlp = start_model
@@ -150,21 +152,21 @@ class AnnotationSession:
         if (model_path / "config.cfg").exists():
             self._nlp = load_session_model(model_path)
         n_train = len(store.accepted(is_evaluation=False))
-        # A model that was trained on few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
+        # A model trained on few texts isn't used to choose texts. See `ENOUGH_TO_CHOOSE`.
         choosing_model = None
         if start_model is not None or n_train >= ENOUGH_TO_CHOOSE:
             choosing_model = self._nlp
-        # The keys of the next texts, the best first
+        # The keys of the next texts, best first
         self._chosen = self._choose(choosing_model)
 
-    # The texts
+    # Texts
 
     def next_text(self) -> Proposal | None:
-        """Get the next text to annotate. None if all texts have answers."""
+        """Return the next text to annotate, or None if all texts have answers."""
         with self._lock:
             answers = self.store.answers
             waiting = [key for key in self._evaluation_keys if key not in answers]
-            # If all chosen texts have answers, take the first of the others.
+            # If all chosen texts have answers, use the first other text without an answer.
             others = (key for key in [*self._chosen, *self._training_keys] if key not in answers)
             key = next(others, None)
             if waiting and (key is None or self._is_turn_of_evaluation()):
@@ -174,37 +176,38 @@ class AnnotationSession:
             return self.proposal(key)
 
     def _next_evaluation_text(self, waiting: Sequence[str]) -> str:
-        """Choose the next evaluation text among the keys of evaluation texts without an answer.
-        It is from the addition with the smallest share of answers, so that all additions are
-        evaluated. (The texts that were added together are an addition.) Within an addition the
-        keys have a random order."""
+        """Choose the next evaluation text and return its key. `waiting` contains the keys of the
+        evaluation texts without an answer. An addition is a set of texts added together. The text
+        is chosen from the addition with the smallest proportion of answered evaluation texts, so
+        all additions get evaluated. The texts of an addition are in random order."""
         n_evaluation = Counter(
             self.store.texts[key].addition_number for key in self._evaluation_keys
         )
         n_waiting = Counter(self.store.texts[key].addition_number for key in waiting)
 
         def waiting_share(key: str) -> float:
-            """The share of evaluation texts without an answer, in the addition of this text."""
+            """Return the proportion of unanswered evaluation texts in the text's addition."""
             addition = self.store.texts[key].addition_number
             return n_waiting[addition] / n_evaluation[addition]
 
-        # If shares are equal, `max` takes the first key. The order of `waiting` is random.
+        # `max` breaks ties by returning the first key. The order of `waiting` is random.
         return max(waiting, key=waiting_share)
 
     def _is_turn_of_evaluation(self) -> bool:
-        """Whether the next text should be an evaluation text."""
+        """Check whether the next text should be an evaluation text."""
         answers = self.store.answers.values()
         n_evaluation = sum(answer.is_evaluation for answer in answers)
-        # With it, at most one in `TURN_OF_EVALUATION` answers may be to an evaluation text.
+        # Including the next answer, at most one in `TURN_OF_EVALUATION` answers may be to an
+        # evaluation text.
         return (n_evaluation + 1) * TURN_OF_EVALUATION <= len(answers) + 1
 
     def proposal(self, key: str) -> Proposal:
-        """Get a text with its annotated entities or, without an answer, with the entities that the
-        model proposes. An evaluation text has no proposals.
+        """Return a text with its annotated entities. If the text has no answer yet, return it with
+        proposed entities. Nothing is proposed for evaluation texts.
 
         key (str): The key of the text.
-        RETURNS (Proposal): The text.
-        RAISES (UnknownTextError): If the session has no such text.
+        RETURNS (Proposal): The text and its entities.
+        RAISES (UnknownTextError): If the session has no text with this key.
         """
         with self._lock:
             if key not in self.store.texts:
@@ -212,7 +215,7 @@ class AnnotationSession:
             stored = self.store.texts[key]
             answer = self.store.answers.get(key)
             doc = self._tokenizer.make_doc(self._text_of(stored))
-            version = 0  # no answer
+            version = 0  # no answer yet
             spans: list[ProposedSpan] = []
             if answer is not None:
                 version = answer.version
@@ -223,8 +226,8 @@ class AnnotationSession:
             return Proposal(key, tokens, spans, stored.is_evaluation, version)
 
     def _propose_for(self, doc: Doc) -> list[ProposedSpan]:
-        """Propose entities for a text: the entities of the annotator or, without one, of the
-        model."""
+        """Propose entities for a text. Use the entities in `proposals` if the session has an
+        external annotator, and the model's predictions otherwise."""
         if self._proposals is None:
             return self.propose(doc.text)
         task = self._proposals.get(doc.text)
@@ -233,24 +236,25 @@ class AnnotationSession:
         return [span for span in annotated_spans(doc, task) if span.label in self.labels]
 
     def propose(self, text: str) -> list[ProposedSpan]:
-        """Predict the entities of a text that have a label of the session, with their
-        probabilities. Without a model, there are no entities."""
+        """Predict the entities of a text and their probabilities. Only entities with one of the
+        session's labels are returned. Return an empty list if there is no model yet."""
         with self._lock:
             if self._nlp is None or not text.strip():
                 return []
             return propose_spans(self._nlp, self._tokenizer, text, self.labels)
 
     def predict_texts(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
-        """Predict texts of another tool.
+        """Predict the entities of texts from another tool, and compute the model's certainty.
 
             certainty = 1 / (1 + expected cost / price of the annotation)
 
-        texts (Sequence[str]): The texts.
-        RETURNS (list[tuple[Task, float | None]]): Each text with the predicted entities, which have
-            their probabilities as "score", and the certainty of the model about the text, from 0
-            to 1. The certainty is None without a model, or if the text is empty or longer than
-            spaCy allows. For cost and price see `suggest`.
-        RAISES (ValueError): If spaCy can't make a doc from a text.
+        See `suggest` for the expected cost and the price.
+
+        texts (Sequence[str]): The texts. They don't have to be texts of the session.
+        RETURNS (list[tuple[Task, float | None]]): For each text, the predicted entities, with their
+            probabilities as "score", and the model's certainty from 0 to 1. The certainty is None
+            if there is no model yet, or if the text is empty or longer than spaCy allows.
+        RAISES (ValueError): If spaCy can't create a `Doc` from a text.
         """
         predicted: list[tuple[Task, float | None]] = []
         for batch in minibatch(texts, N_AT_ONCE):
@@ -258,7 +262,7 @@ class AnnotationSession:
                 predicted += predict_tasks(self._nlp, self._tokenizer, batch)
         return predicted
 
-    # The answers
+    # Answers
 
     def answer(
         self, key: str, spans: Iterable[ProposedSpan], *, is_left_out: bool, seen_version: int
@@ -266,13 +270,14 @@ class AnnotationSession:
         """Save the answer to a text.
 
         key (str): The key of the text.
-        spans (Iterable[ProposedSpan]): The entities.
-        is_left_out (bool): Whether the text is left out.
-        seen_version (int): The version of the answer that was shown, 0 for no answer.
-        RETURNS (bool): Whether this replaces an answer that wasn't shown, such as the answer of
-            another tab.
-        RAISES (SessionError): If the session has no such text, or the text can't have these
-            entities.
+        spans (Iterable[ProposedSpan]): The annotated entities.
+        is_left_out (bool): Whether the annotator skipped the text.
+        seen_version (int): The version of the answer that was shown to the annotator. 0 if the text
+            had no answer.
+        RETURNS (bool): Whether this replaces an answer that the annotator hasn't seen, such as an
+            answer from another browser tab.
+        RAISES (SessionError): If the session has no text with this key, or the entities are invalid
+            for the text.
         RAISES (OSError): If the answer can't be saved.
         """
         with self._lock:
@@ -284,30 +289,31 @@ class AnnotationSession:
             task = Task(text, check_spans(doc, spans, self.labels))
             earlier = self.store.answers.get(key)
             is_replaced = earlier is not None and earlier.version != seen_version
-            # Somebody may have moved the answer to the other file.
+            # The user may have moved the answer to the other file.
             is_evaluation = stored.is_evaluation if earlier is None else earlier.is_evaluation
             self.store.save(key, task, is_evaluation=is_evaluation, is_left_out=is_left_out)
             self._note_change()
             return is_replaced
 
     def _text_of(self, stored: StoredText) -> str:
-        """The words of a text of the session. If the text has an answer, they come from the file of
-        answers, which somebody may have edited."""
+        """Return the text as a string. If it has an answer, return the text in the answer file,
+        which the user may have edited."""
         answer = self.store.answers.get(stored.key)
         return stored.text if answer is None else answer.task.text
 
     def answer_task(
         self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
     ) -> None:
-        """Save the answer to a text of another tool. At the first answer, the digest of the text
-        decides whether it is an evaluation text: see `is_drawn`. Later answers don't change this.
+        """Save the answer to a text from another tool. When a text gets its first answer, its
+        digest determines whether it is an evaluation text (see `is_drawn`). Later answers don't
+        change this.
 
         key (str): The key of the answer.
-        task (Task): The text and its entities.
-        is_left_out (bool): Whether the text is left out.
-        meta (Mapping[str, Any]): Metadata of the other tool, which are saved with the answer.
-        RAISES (SessionError): If the text is longer than spaCy allows or can't be UTF-8, or the
-            answer has a value that JSON doesn't have.
+        task (Task): The text and its annotated entities.
+        is_left_out (bool): Whether the annotator skipped the text.
+        meta (Mapping[str, Any]): The other tool's metadata to save with the answer.
+        RAISES (SessionError): If the text is longer than spaCy allows or can't be encoded in UTF-8,
+            or if the answer contains a value that isn't valid in JSON.
         RAISES (OSError): If the answer can't be saved.
         """
         if len(task.text) > self._tokenizer.max_length:
@@ -330,7 +336,7 @@ class AnnotationSession:
             self._note_change()
 
     def remove(self, key: str) -> bool:
-        """Remove the answer to a text. Returns whether the text had an answer."""
+        """Remove the answer to a text. Return whether the text had an answer."""
         with self._lock:
             self.unsaved.pop(key, None)
             was_there = self.store.remove(key)
@@ -339,57 +345,56 @@ class AnnotationSession:
             return was_there
 
     def _note_change(self) -> None:
-        """Count a change of the answers, and wake the thread that trains."""
+        """Count a change to the answers and wake the training thread."""
         self._n_changes += 1
         self._changed.notify_all()
 
     # Training
 
     def start(self) -> None:
-        """Start the thread that trains models."""
+        """Start the training thread."""
         self._thread = threading.Thread(target=self._train_forever, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread that trains models. If a training is running, the thread ends after
-        it."""
+        """Stop the training thread. A training run in progress is completed first."""
         with self._lock:
             self._is_stopped = True
             self._changed.notify_all()
 
     def wait_until_trained(self, timeout: float = 60.0) -> bool:
-        """Wait until the last training has used all answers. It may have failed (see `problem`), or
-        have had too few answers.
+        """Wait until a training run has finished that included all answers. The run may have failed
+        (see `problem`) or been skipped because there were too few answers.
 
-        timeout (float): The time to wait, in seconds.
-        RETURNS (bool): Whether the last training has used all answers. False after the timeout.
+        timeout (float): The maximum time to wait, in seconds.
+        RETURNS (bool): Whether the last run included all answers. False if the wait timed out.
         """
         with self._lock:
             return self._changed.wait_for(self._has_learned_all, timeout)
 
     def _has_learned_all(self) -> bool:
-        """Whether no training is running, and the last training, even if it failed, has used all
-        answers."""
+        """Check that no training is in progress and that the last run, even if it failed, included
+        all answers."""
         return not self.is_training and self._n_learned == self._n_changes
 
     def _train_forever(self) -> None:
-        """Train once at the start, and then whenever there are new answers."""
-        # Learn vectors while the first texts are annotated. If this fails, the first training tries
-        # again and reports the error.
+        """Train once at the start, and again whenever there are new answers."""
+        # Learn the vectors while the first texts are annotated. If this fails, the first training
+        # run tries again and reports the error.
         with suppress(Exception):
-            self.vectors  # noqa: B018 (a cached property: reading it learns them)
+            self.vectors  # noqa: B018 (the cached property learns them)
         while True:
             with self._lock:
                 self._changed.wait_for(lambda: self._is_stopped or not self._has_learned_all())
                 if self._is_stopped:
                     return
                 self.is_training = True
-                # Changes during this training are for the next training.
+                # Answers that change during this run are included in the next one.
                 n_changes = self._n_changes
             problem = None
             try:
                 self.train()
-            except Exception as error:  # people can answer even if training fails
+            except Exception as error:  # annotation continues even if training fails
                 problem = f"training: {type(error).__name__}: {error}"
             with self._lock:
                 self.is_training = False
@@ -399,12 +404,12 @@ class AnnotationSession:
 
     def train(self) -> TrainedPipeline | None:
         """Train a model from scratch on all answers to training texts, and evaluate it on the
-        answers to evaluation texts. Then use it to propose entities and to choose the next texts,
-        and save it. If a `start_model` is at least as good, it stays, and the new model isn't
-        saved.
+        answers to evaluation texts. The new model is then saved and used to propose entities and
+        choose the next texts. If the session still uses `start_model` and it is at least as good,
+        it is kept and the new model isn't saved.
 
         RETURNS (TrainedPipeline | None): The new model. None if there are too few answers to
-            training texts, or no entity in them.
+            training texts, or if they contain no entities.
         """
         with self._lock:
             train_answers = self.store.accepted(is_evaluation=False)
@@ -419,7 +424,8 @@ class AnnotationSession:
         f = f_on_answers(self.store, nlp, evaluation_answers)
         is_better = self._is_better(f, evaluation_answers)
         if is_better:
-            # The model proposes at once: choosing texts takes about as long as training.
+            # Use the model for proposals before choosing texts, which takes about as long as
+            # training.
             self._nlp = nlp
             if len(train_answers) >= ENOUGH_TO_CHOOSE:
                 self._chosen = self._choose(nlp)
@@ -440,20 +446,21 @@ class AnnotationSession:
         return TrainedPipeline(nlp, training, loss, point)
 
     def _is_better(self, f: float | None, evaluation_answers: Sequence[Answer]) -> bool:
-        """Whether a new model, whose F on answers to evaluation texts is `f`, replaces the present
-        one: if it isn't the `start_model`, or has a lower F."""
+        """Check whether to replace the current model with a new one that has the F-score `f` on the
+        answers to evaluation texts. The current model is only kept if it is `start_model` and its
+        F-score is at least as high."""
         if self._start_model is None or self._nlp is not self._start_model:
             return True
         start_f = f_on_answers(self.store, self._start_model, evaluation_answers)
-        # F is None if no entity is annotated or predicted. This counts as 0 here.
+        # The F-score is None if no entity is annotated or predicted. Treat this as 0.
         return (f or 0.0) > (start_f or 0.0)
 
     def train_on_all(self) -> TrainedPipeline:
-        """Train a model on all answers, including answers to evaluation texts. So nothing measures
-        this model.
+        """Train a model on all answers, including the answers to evaluation texts. No texts are
+        left to evaluate this model.
 
-        RETURNS (TrainedPipeline): The model.
-        RAISES (ValueError): If there are too few answers, or no entity in them.
+        RETURNS (TrainedPipeline): The trained model.
+        RAISES (ValueError): If there are too few answers, or if they contain no entities.
         """
         with self._lock:
             answers = [
@@ -480,14 +487,13 @@ class AnnotationSession:
 
     @cached_property
     def vectors(self) -> Path | None:
-        """The folder of the vectors that were learned from the texts. They are learned when this is
-        first read. None if no vectors can be learned."""
+        """The directory of the pipeline with the vectors learned from the texts, or None if no
+        vectors can be learned. They are learned on first access."""
         return learn_session_vectors(self.store, self.lang)
 
     def _add_to_history(self, point: HistoryPoint) -> None:
-        """Add the scores of a training to the history, unless the last training had the same
-        numbers of texts: at the start of a continued session, the same texts are trained on
-        again."""
+        """Add the scores of a training run to the history. Skip them if the previous run used the
+        same numbers of texts, because a resumed session first trains on the same texts again."""
         if self.store.history:
             last = self.store.history[-1]
             if (last.get("n_texts"), last.get("n_measured")) == (point.n_texts, point.n_measured):
@@ -496,18 +502,17 @@ class AnnotationSession:
             self.store.add_to_history(asdict(point))
 
     def _draw_unanswered(self, n: int) -> list[str]:
-        """Draw `n` training texts without an answer at random, or all if there are fewer. Returns
-        their keys."""
+        """Draw up to `n` unanswered training texts at random and return their keys."""
         with self._lock:
             keys = [key for key in self._training_keys if key not in self.store.answers]
             order = self._random.permutation(len(keys))[:n]
         return [keys[i] for i in order.tolist()]
 
     def _choose(self, nlp: Language | None) -> list[str]:
-        """Choose the next texts, by the uncertainty of the model or, without a model, by their
-        frequent words. Returns their keys, the best first."""
+        """Choose the next texts and return their keys, best first. Texts are ranked by the model's
+        uncertainty or, if there is no model, by their frequent words."""
         keys = self._draw_unanswered(MOST_CANDIDATES)
-        # The keys of training texts have a random order, in which texts come that aren't chosen.
+        # If no texts are chosen, `next_text` uses the training texts in their random order.
         if not keys or self._proposals is not None:
             return []
         make_doc = (nlp or self._tokenizer).make_doc
@@ -521,7 +526,8 @@ class AnnotationSession:
     # Progress
 
     def status(self) -> dict[str, Any]:
-        """The progress of the session, as JSON. The page shows it."""
+        """Return the progress of the session as a JSON-serializable dict, for the annotation
+        page."""
         with self._lock:
             answers = list(self.store.answers.values())
             accepted = [answer for answer in answers if not answer.is_left_out]
@@ -532,7 +538,7 @@ class AnnotationSession:
                 "annotated": len(accepted),
                 "entities": sum(len(answer.task.spans or ()) for answer in accepted),
                 "left_out": len(left_out),
-                # The numbers of evaluation texts: annotated, all, left out
+                # Numbers of evaluation texts: annotated, total, skipped
                 "measured": len(measured),
                 "measuring": len(self._evaluation_keys),
                 "measuring_left_out": sum(answer.is_evaluation for answer in left_out),
@@ -540,7 +546,7 @@ class AnnotationSession:
                 "next": expect_next(self.store.history),
                 "is_training": self.is_training,
                 "problem": self.problem,
-                # Answers of another tool that can't be saved: their number, and the last reasons
+                # Answers from another tool that weren't saved: their number and the last errors
                 "unsaved": len(self.unsaved),
                 "unsaved_problems": list(self.unsaved.values())[-N_PROBLEMS:],
                 "advice": advice(

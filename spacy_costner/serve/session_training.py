@@ -1,4 +1,4 @@
-"""Train and evaluate the pipelines of an annotation session on its answers."""
+"""Train and evaluate pipelines on the answers of an annotation session."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,33 +19,34 @@ from ..workflows.sampling.expected_counts import expect_counts
 from .store import AnnotationStore, Answer
 
 COMPONENT = "ner"
-"""The name of the component in the pipelines that `init` writes."""
+"""The name of the NER component in the pipelines created by `init`."""
 
 LEAST_TEXTS = 10
-"""The number of annotated texts that a first model needs."""
+"""Minimum number of annotated texts for training a model."""
 
 ENOUGH_EVALUATION_TEXTS = 30
-"""From this number of annotated evaluation texts on, the page shows F on them, and advises to
-calibrate on them."""
+"""Minimum number of annotated evaluation texts for which the page shows the F-score and recommends
+calibration."""
 
 N_NEXT = 100
-"""The number of additional texts for which the page shows the expected F."""
+"""The number of additional training texts for which the page shows the expected F-score."""
 
 MODEL = "model"
-"""The folder of the last pipeline, in the folder of the session."""
+"""The directory of the last pipeline in the session's folder."""
 
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """The scores of a training.
+    """The scores of a training run.
 
-    n_texts (int): The number of annotated texts that the model was trained on.
+    n_texts (int): The number of annotated texts used for training.
     n_entities (int): The number of entities in these texts.
     n_measured (int): The number of annotated evaluation texts.
-    f (float | None): F on the evaluation texts. None if they are too few or have no entity.
-    expected_f (float | None): The F that the model expects on texts without an answer. None if it
-        predicts no entity there.
-    seconds (float): The duration of the training.
+    f (float | None): The F-score on the evaluation texts. None if there are too few of them, or if
+        no entity is annotated or predicted.
+    expected_f (float | None): The model's expected F-score on texts without an answer. None if no
+        entity is predicted.
+    seconds (float): The duration of the training run, in seconds.
     """
 
     n_texts: int
@@ -57,11 +58,11 @@ class HistoryPoint:
 
 
 class FittedPipeline(NamedTuple):
-    """A pipeline that was trained on answers.
+    """A pipeline trained on answers.
 
-    nlp (Language): The pipeline.
-    training (dict[str, Any]): The block [training] of its config, resolved.
-    loss (float): The last loss of the training: see `training.online.TrainingResult`.
+    nlp (Language): The trained pipeline.
+    training (dict[str, Any]): The resolved [training] block of its config.
+    loss (float): The final training loss. See `training.online.TrainingResult`.
     """
 
     nlp: Language
@@ -70,10 +71,9 @@ class FittedPipeline(NamedTuple):
 
 
 class TrainedPipeline(NamedTuple):
-    """A pipeline that was trained on the answers, with its scores. For the other fields see
-    `FittedPipeline`.
+    """A pipeline trained on answers, with its scores. See `FittedPipeline` for the other fields.
 
-    point (HistoryPoint): The scores.
+    point (HistoryPoint): The scores of the training run.
     """
 
     nlp: Language
@@ -85,38 +85,39 @@ class TrainedPipeline(NamedTuple):
 def fit_answers(
     store: AnnotationStore, answers: Sequence[Answer], *, lang: str, vectors_path: Path | None
 ) -> FittedPipeline:
-    """Train the model of `fit`, but without a hidden layer, on answers.
+    """Train a linear pipeline on answers. This trains the same model as `fit`, but without a hidden
+    layer.
 
-    store (AnnotationStore): The session.
-    answers (Sequence[Answer]): Answers of the session.
-    lang (str): Code of the language.
-    vectors_path (Path | None): The folder of the vectors of the session.
-    RETURNS (FittedPipeline): The pipeline.
+    store (AnnotationStore): The store of the session.
+    answers (Sequence[Answer]): The answers to train on.
+    lang (str): Language code.
+    vectors_path (Path | None): The directory of the pipeline with the session's vectors, if any.
+    RETURNS (FittedPipeline): The trained pipeline.
     """
     with store.working_folder() as folder:
-        # The file of the session may get new answers while it is read.
+        # Train on a snapshot, because answers may be added to the session's file meanwhile.
         snapshot = folder / "train.jsonl"
         write_tasks(snapshot, [answer.task for answer in answers])
         vectors = None if vectors_path is None else str(vectors_path)
         text = init(folder / "config.cfg", lang=lang, train_path=snapshot, vectors=vectors)
-        # A hidden layer over the vectors would take twice as long.
+        # With a hidden layer on the vectors, training would take twice as long.
         overrides = {"components.ner.model.hidden": 0}
         linear = load_linear(Config().from_str(text, overrides=overrides))
-        corpus, _ = find_corpora(linear.nlp)  # The second, for development, is not used.
+        corpus, _ = find_corpora(linear.nlp)  # the dev corpus isn't used
         examples = prepare(linear, corpus)
     outcome = train_linear(linear, examples)
-    # The snapshot is removed now, so the config names the file of the session.
+    # The snapshot no longer exists, so let the config refer to the session's file.
     linear.nlp.config["paths"]["train"] = str(store.train_path)
     return FittedPipeline(linear.nlp, linear.training, outcome.value)
 
 
 def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer]) -> float | None:
-    """Compute F of a pipeline on answers.
+    """Compute the F-score of a pipeline on answers.
 
-    store (AnnotationStore): The session.
+    store (AnnotationStore): The store of the session.
     nlp (Language): The trained pipeline.
-    answers (Sequence[Answer]): Answers of the session.
-    RETURNS (float | None): F. None if no entity is annotated or predicted.
+    answers (Sequence[Answer]): The answers to evaluate on.
+    RETURNS (float | None): The F-score. None if no entity is annotated or predicted.
     """
     if not answers:
         return None
@@ -129,11 +130,11 @@ def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer
 
 
 def expect_f(nlp: Language, texts: Iterable[str]) -> float | None:
-    """Compute the F that a pipeline expects on texts.
+    """Compute the expected F-score of a pipeline on unannotated texts, based on its probabilities.
 
     nlp (Language): The trained pipeline.
-    texts (Iterable[str]): The texts.
-    RETURNS (float | None): F. None if the pipeline expects and predicts no entity.
+    texts (Iterable[str]): The unannotated texts.
+    RETURNS (float | None): The expected F-score. None if no entity is expected or predicted.
     """
     docs = [nlp.make_doc(text) for text in texts]
     # Sums over all docs and labels
@@ -148,15 +149,15 @@ def expect_f(nlp: Language, texts: Iterable[str]) -> float | None:
 
 
 def expect_next(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Expect F of the model after `N_NEXT` more texts, from F of the last model.
+    """Estimate the F-score after annotating `N_NEXT` more texts, based on the last model's F-score.
 
-    history (Sequence[Mapping[str, Any]]): The fields of the `HistoryPoint` of each training.
-    RETURNS (dict[str, Any] | None): The number of texts and F. None if F of the last model wasn't
-        measured.
+    history (Sequence[Mapping[str, Any]]): The `HistoryPoint` of each training run, as a dict.
+    RETURNS (dict[str, Any] | None): The number of texts and the expected F-score. None if the last
+        model's F-score is unknown.
     """
     last = history[-1] if history else {}
     f, n_texts = last.get("f"), last.get("n_texts")
-    # Lines of a file that somebody has changed may have anything here.
+    # The user may have edited the history, so the values may have any type.
     if not isinstance(f, float) or not isinstance(n_texts, int) or n_texts < 1:
         return None
     return {"n_texts": n_texts + N_NEXT, "f": expect_with_more(f, n_texts, N_NEXT)}
@@ -165,10 +166,10 @@ def expect_next(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def load_session_model(path: Path) -> Language:
     """Load the last pipeline of a session.
 
-    path (Path): The folder of the pipeline.
-    RETURNS (Language): The pipeline.
-    RAISES (ValueError): If the pipeline can't be loaded, for example because somebody has changed
-        its files.
+    path (Path): The directory of the pipeline.
+    RETURNS (Language): The loaded pipeline.
+    RAISES (ValueError): If the pipeline can't be loaded, for example because its files were
+        modified.
     """
     try:
         return spacy.load(path)

@@ -1,7 +1,7 @@
-"""Static word vectors for the models of an annotation session, learned from its texts.
+"""Learn static word vectors for the models of an annotation session from its texts.
 
-They improve models that are trained on 50 to 300 annotated texts: see docs/serve.md. Evaluation
-texts are left out, so that a model knows nothing of them before it is evaluated.
+The vectors improve models trained on 50 to 300 annotated texts. See docs/serve.md. Evaluation texts
+are excluded to keep the evaluation unbiased.
 """
 
 import json
@@ -13,20 +13,20 @@ from ..workflows.vectors import DIR_VECTORS, learn_vectors
 from .store import AnnotationStore
 
 RAW_FILE = Path("raw.jsonl")
-"""The file of the texts that vectors are learned from, in the folder of a session."""
+"""The file with the raw texts for learning vectors, in the session's folder."""
 
 
 def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
-    """Learn vectors from the training texts of a session, unless they were learned from the same
-    texts before.
+    """Learn vectors from the training texts of a session. If they were already learned from the
+    same texts, they are reused.
 
-    store (AnnotationStore): The session.
-    lang (str): Code of the language.
-    RETURNS (Path | None): The folder of the pipeline that has the vectors. None if no vectors can
-        be learned: the texts have too few words, SciPy or the language is missing, or the folder
-        has other files.
+    store (AnnotationStore): The store of the session.
+    lang (str): Language code.
+    RETURNS (Path | None): The directory of the pipeline with the vectors. None if no vectors can be
+        learned because the texts contain too few words, SciPy or the language isn't available, or
+        the directory contains other files.
     """
-    # Sorted by key, so that the same texts always make the same file
+    # Sort by key, so that the same texts always produce the same file.
     lines: list[str] = []
     for stored in sorted(store.texts.values(), key=lambda stored: stored.key):
         if not stored.is_evaluation:
@@ -34,11 +34,11 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     raw_text = "".join(lines)
     if not raw_text:
         return None
-    # The file of the texts is written after the vectors: after a crash in between, the vectors are
+    # The raw texts are saved after the vectors. If a crash occurs in between, the vectors are
     # learned again.
     raw_path = store.folder / RAW_FILE
     vectors_path = store.folder / DIR_VECTORS
-    # If somebody has saved the file in another encoding, the texts differ.
+    # If the user has saved the file in another encoding, the texts differ.
     known_text = raw_path.read_text(encoding="utf8", errors="replace") if raw_path.exists() else ""
     if known_text == raw_text and are_learned_vectors(vectors_path):
         return vectors_path

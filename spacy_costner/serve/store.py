@@ -1,15 +1,16 @@
-"""The folder of an annotation session: its texts and their answers.
+"""The folder of an annotation session, with its texts and answers.
 
 settings.json            the labels and the language
 texts.jsonl              all texts, each addition in random order, with the evaluation texts marked
-annotated/train.jsonl    answers to training texts, in Prodigy's form: a corpus
-annotated/measure.jsonl  answers to evaluation texts: a corpus, too
-history.jsonl            the scores after each training
+annotated/train.jsonl    answers to training texts, as a corpus in Prodigy's format
+annotated/measure.jsonl  answers to evaluation texts, also as a corpus
+history.jsonl            the scores of each training run
 
-Evaluation texts are drawn when texts are added, before any of these is annotated. No model is
-trained on the texts that it is evaluated on. An answer is in its file when `save` returns: a new
-answer is appended and flushed, a changed answer rewrites the file (see `answer_file`). A line that
-was cut off by a crash was never acknowledged, and is removed at the next start.
+Evaluation texts are drawn when texts are added, before any of the new texts is annotated. No model
+is trained on the texts that it is evaluated on. `save` only returns after the answer has been
+written: a new answer is appended and flushed, and for a changed answer the file is rewritten (see
+`answer_file`). If a crash leaves an incomplete line, its answer was never reported as saved, and
+the line is removed on the next start.
 """
 
 import json
@@ -33,46 +34,47 @@ from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
 TEXTS_PER_EVALUATION_TEXT = 10
-"""One in this number of texts is an evaluation text."""
+"""One in `TEXTS_PER_EVALUATION_TEXT` texts is an evaluation text."""
 
 MIN_EVALUATION_TEXTS = 30
-"""The minimum number of evaluation texts, if it is at most half of all texts."""
+"""Minimum number of evaluation texts in the first addition, unless this is more than half of the
+texts."""
 
 TRAIN_FILE = Path("annotated", "train.jsonl")
 MEASURE_FILE = Path("annotated", "measure.jsonl")
 TEXTS_FILE = Path("texts.jsonl")
 SETTINGS_FILE = Path("settings.json")
 HISTORY_FILE = Path("history.jsonl")
-"""The files in the folder of a session."""
+"""The files in a session's folder."""
 
 WORKING = ".working-"
-"""The beginning of the names of temporary folders in the folder of a session."""
+"""Prefix of the temporary folders in a session's folder."""
 
 TEXT_KEY = "text-"
-"""The beginning of the key of a text. Its number follows."""
+"""Prefix of the key of a text. It is followed by the number of the text."""
 
 ACCEPTED = "accept"
 LEFT_OUT = "ignore"
-"""The values of "answer" in Prodigy's form: annotated, or left out."""
+"""The values of "answer" in Prodigy's format for annotated and skipped texts."""
 
 
 class SessionError(ValueError):
-    """A request that can't be fulfilled. The message says what was expected."""
+    """Raised if a request is invalid. The message describes the expected value."""
 
 
 def field(record: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """Get a value of a JSON object, in a request or in a file of the session.
+    """Get a value from a JSON object and check its type.
 
-    record (Mapping[str, Any]): The object.
+    record (Mapping[str, Any]): The JSON object, from a request or a file of the session.
     name (str): The key of the value.
-    kind (type): The type that the value must have.
-    default (Any): The value if the object doesn't have the key.
+    kind (type): The expected type.
+    default (Any): The value to return if the key is missing.
     RETURNS (Any): The value.
-    RAISES (SessionError): If the value has another type, is missing without a default, or is text
-        that can't be UTF-8.
+    RAISES (SessionError): If the value has a different type, if it is missing and there is no
+        default, or if it is a string that can't be encoded in UTF-8.
     """
     value = record.get(name, default)
-    # `type`, as JSON's true is an instance of int, too.
+    # `isinstance` would accept a bool as an int.
     if type(value) is not kind:
         raise SessionError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(value, str) and SURROGATE.search(value):
@@ -87,9 +89,9 @@ class StoredText:
     """A text of the session.
 
     key (str): The key of the text, such as "text-7".
-    text (str): The text.
+    text (str): The text itself.
     is_evaluation (bool): Whether it is an evaluation text.
-    addition_number (int): The number of the call of `add_texts` that added the text, from 0.
+    addition_number (int): The index of the `add_texts` call that added the text.
     """
 
     key: str
@@ -102,10 +104,10 @@ class Answer(NamedTuple):
     """The answer to a text.
 
     key (str): The key of the text.
-    task (Task): The text with its spans, and "answer" and "meta" among the other keys.
-    is_evaluation (bool): Whether it is the answer to an evaluation text.
-    version (int): The number of this answer among the answers to the text, from 1. An answer that
-        was read from a file has 1.
+    task (Task): The text and its spans. `extra` contains the keys "answer" and "meta".
+    is_evaluation (bool): Whether the text is an evaluation text.
+    version (int): The version of the answer, counted from 1 for each text. Answers read from a file
+        have version 1.
     """
 
     key: str
@@ -115,7 +117,7 @@ class Answer(NamedTuple):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the text was left out and has no annotation."""
+        """Whether the annotator skipped the text. Skipped texts have no annotations."""
         return bool(self.task.extra.get("answer") == LEFT_OUT)
 
     @property
@@ -126,11 +128,11 @@ class Answer(NamedTuple):
 
 
 class AnnotationStore:
-    """The texts and answers of a session, in memory and in its folder.
+    """The texts and answers of a session, in memory and on disk.
 
-    folder (Path): The folder. It is made if it is missing.
-    RAISES (ValueError): If a file in the folder can't be read, or the name of the folder can't be
-        UTF-8: configs of pipelines have the paths of the files in it.
+    folder (Path): The session's folder. It is created if it doesn't exist.
+    RAISES (ValueError): If a file in the folder can't be read, or if the path of the folder can't
+        be encoded in UTF-8. Pipeline configs contain the paths of the files in the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -151,14 +153,15 @@ class AnnotationStore:
         for place, record in read_objects(self._texts_path):
             stored = stored_text(record, place)
             self.texts[stored.key] = stored
-        # The number of texts that each call of `add_texts` added, by the index of the call
+        # The number of texts added by each call to `add_texts`, by index of the call
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # How many annotated texts in the files are not answers of this session: people have added
-        # them.
+        # The number of annotated texts in the files that aren't answers of this session. Users may
+        # add such texts.
         self.n_others = 0
-        # How many answers each text has had: one if a file has one, plus the answers of this
-        # process. Removed answers count, too, so that no version number is used twice.
+        # The number of answers that each text has had so far: one if it has an answer in a file,
+        # plus the answers in this process. This includes removed answers, so that no version
+        # number is used twice.
         self._n_answers: Counter[str] = Counter()
         for is_evaluation in (False, True):
             for key, task in self._file_of(is_evaluation).read():
@@ -174,7 +177,7 @@ class AnnotationStore:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that `save_settings` saved, labels and language. Empty in a new folder.
+        """The labels and language saved by `save_settings`. Empty in a new folder.
 
         RAISES (CorpusError): If the file can't be read.
         """
@@ -189,20 +192,20 @@ class AnnotationStore:
         return settings
 
     def save_settings(self, settings: dict[str, Any]) -> None:
-        """Save the settings of the session, instead of the previous settings."""
+        """Save the settings of the session. This overwrites the previous settings."""
         save_text(self._settings_path, json.dumps(settings, ensure_ascii=False, indent=2) + "\n")
 
     def add_texts(self, texts: Iterable[str], *, seed: int = 0) -> int:
-        """Add texts in random order, and draw evaluation texts among them. A text is left out if it
-        equals an earlier text or differs from it only in whitespace.
+        """Add texts in random order, and draw the evaluation texts from them. Skip a text if it is
+        identical to an earlier text or differs only in whitespace.
 
-        texts (Iterable[str]): The texts.
-        seed (int): Random seed of the order, and so of the evaluation texts.
-        RETURNS (int): The number of texts that were added.
-        RAISES (ValueError): If a text can't be UTF-8. No text is added then.
+        texts (Iterable[str]): The texts to add.
+        seed (int): Random seed for the order and the evaluation texts.
+        RETURNS (int): The number of texts added.
+        RAISES (ValueError): If a text can't be encoded in UTF-8. In this case, no text is added.
         """
         known_texts = {without_space(stored.text) for stored in self.texts.values()}
-        known_texts.add("")  # a text of whitespace alone is left out, too
+        known_texts.add("")  # also skips texts that consist only of whitespace
         new_texts: list[str] = []
         for text in texts:
             if SURROGATE.search(text):
@@ -218,7 +221,7 @@ class AnnotationStore:
         n_evaluation = count_evaluation_texts(len(new_texts), is_first=not self.texts)
         first_text_number = self._next_text_number()
         addition_number = max(self.n_texts_of_addition, default=-1) + 1
-        # The seed includes the number, so that each addition has another order.
+        # Include the number in the seed, so that each addition has a different order.
         order = numpy.random.default_rng([seed, first_text_number]).permutation(len(new_texts))
         # The order is random, so the first texts are a random sample.
         for rank, i in enumerate(order.tolist()):
@@ -230,8 +233,8 @@ class AnnotationStore:
         return len(new_texts)
 
     def _next_text_number(self) -> int:
-        """The lowest number above the numbers of all texts, including removed texts that still have
-        an answer."""
+        """Return the smallest number that is larger than the numbers of all texts, including
+        removed texts that still have an answer."""
         next_number = 0
         for key in (*self.texts, *self.answers):
             digits = key.removeprefix(TEXT_KEY)
@@ -240,7 +243,7 @@ class AnnotationStore:
         return next_number
 
     def _save_texts(self) -> None:
-        """Save all texts."""
+        """Save all texts to the folder."""
         lines: list[str] = []
         for stored in self.texts.values():
             record = {
@@ -261,17 +264,18 @@ class AnnotationStore:
         is_left_out: bool,
         meta: Mapping[str, Any] = {},
     ) -> Answer:
-        """Save the answer to a text. It is in the file when this returns.
+        """Save the answer to a text. The answer has been written to its file when this returns.
 
         key (str): The key of the text.
         task (Task): The text and its spans.
         is_evaluation (bool): Whether it is an evaluation text. If the text already has an answer,
-            the value has to be the same as before, so that the answer is replaced in its file.
-        is_left_out (bool): Whether the text is left out. It has no annotation then.
-        meta (Mapping[str, Any]): Other metadata of the answer.
-        RETURNS (Answer): The answer, with its version.
-        RAISES (ValueError): If the answer has a value that JSON doesn't have, such as infinity.
-        RAISES (OSError): If the answer can't be written. The files are unchanged then.
+            the value must not change, because the answer is replaced in its current file.
+        is_left_out (bool): Whether the annotator skipped the text. Its spans are not saved.
+        meta (Mapping[str, Any]): Additional metadata to save with the answer.
+        RETURNS (Answer): The saved answer.
+        RAISES (ValueError): If the answer contains a value that isn't valid in JSON, such as
+            infinity.
+        RAISES (OSError): If the answer can't be written. The files are left unchanged.
         """
         meta = {**meta, "key": key}
         if is_evaluation and self._was_drawn(key):
@@ -285,7 +289,7 @@ class AnnotationStore:
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
         answer = Answer(key, task, is_evaluation, version=self._n_answers[key] + 1)
         if key in self.answers:
-            # A changed answer keeps its place in the file.
+            # A changed answer keeps its position in the file.
             self._file_of(is_evaluation).replace(key, task)
         else:
             self._file_of(is_evaluation).append(task)
@@ -294,7 +298,7 @@ class AnnotationStore:
         return answer
 
     def remove(self, key: str) -> bool:
-        """Remove the answer to a text. Returns whether there was one."""
+        """Remove the answer to a text. Return whether the text had an answer."""
         answer = self.answers.get(key)
         if answer is None:
             return False
@@ -303,33 +307,33 @@ class AnnotationStore:
         return True
 
     def _file_of(self, is_evaluation: bool) -> AnswerFile:
-        """The file of the answers to evaluation texts, or to training texts."""
+        """Return the file for answers to evaluation texts or to training texts."""
         return self._measure_file if is_evaluation else self._train_file
 
     def _was_drawn(self, key: str) -> bool:
-        """Whether an evaluation text was drawn at random. It wasn't if somebody has moved the
+        """Check whether an evaluation text was drawn at random. This is False if the user moved the
         answer to a training text to the file of evaluation texts."""
         return key not in self.texts or self.texts[key].is_evaluation
 
     def add_to_history(self, record: dict[str, Any]) -> None:
-        """Add the scores of a training to the history."""
+        """Add the scores of a training run to the history."""
         append_line(self._history_path, f"{json.dumps(record)}\n".encode())
         self.history.append(record)
 
     @contextmanager
     def working_folder(self) -> Iterator[Path]:
-        """Make a temporary folder for a `with` block. It is in the folder of the session, as the
-        files in it contain the user's texts. If the process is killed, `clear_leftovers` removes
-        the folder at the next start."""
+        """Create a temporary folder for the duration of a `with` block. It is created in the
+        session's folder because its files contain the user's texts. If the process is killed,
+        `clear_leftovers` removes the folder on the next start."""
         with tempfile.TemporaryDirectory(prefix=WORKING, dir=self.folder) as folder:
             yield Path(folder)
 
     def clear_leftovers(self, *others: str | Path) -> None:
-        """Remove the temporary folders of a killed process, and the files that it was saving. No
-        other process may use the folder meanwhile.
+        """Remove the temporary folders and partially saved files left behind by a killed process.
+        No other process may be using the folder.
 
-        *others (str | Path): The names of other files and folders that are saved in the folder: see
-            `saving.clear`.
+        *others (str | Path): The names of other files and folders saved in the session's folder.
+            See `saving.clear`.
         """
         for path in self.folder.glob(f"{WORKING}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -337,7 +341,7 @@ class AnnotationStore:
             clear(self.folder / name)
 
     def accepted(self, *, is_evaluation: bool) -> list[Answer]:
-        """The answers with annotation: to evaluation texts, or to training texts."""
+        """Return the answers to evaluation texts or to training texts, except skipped texts."""
         return [
             answer
             for answer in self.answers.values()
@@ -346,8 +350,8 @@ class AnnotationStore:
 
 
 def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
-    """The number of evaluation texts among new texts: a tenth. Among the first texts it is at least
-    `MIN_EVALUATION_TEXTS`, but at most half of them."""
+    """Compute the number of evaluation texts to draw from new texts: one in ten. From the first
+    texts, at least `MIN_EVALUATION_TEXTS` are drawn, but at most half of the texts."""
     share = round(n_texts / TEXTS_PER_EVALUATION_TEXT)
     if not is_first:
         return share
@@ -355,17 +359,17 @@ def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
 
 
 def is_drawn(text: str) -> bool:
-    """Whether a text that the session only gets with its answer, as from Label Studio, is an
-    evaluation text. The digest of the text decides: this is as good as random, and the same each
-    time."""
+    """Check whether a text is an evaluation text if the session receives it only with its answer,
+    for example from Label Studio. The decision is based on the digest of the text, so it is
+    pseudorandom but deterministic."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % TEXTS_PER_EVALUATION_TEXT == 0
 
 
 def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
-    """Read a text from its JSON.
+    """Convert a JSON object to a text of the session.
 
-    RAISES (CorpusError): If a field is missing or invalid: see `field`.
+    RAISES (CorpusError): If a field is missing or invalid. See `field`.
     """
     return StoredText(
         key=read_field(record, "key", str, place),
@@ -378,7 +382,7 @@ def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
 def read_field(
     record: Mapping[str, Any], name: str, kind: type, place: FilePlace, default: Any = None
 ) -> Any:
-    """Get a value of a JSON object in a file: see `field`.
+    """Get a value from a JSON object in a file. See `field`.
 
     RAISES (CorpusError): If the value is missing or invalid.
     """
@@ -389,10 +393,11 @@ def read_field(
 
 
 def read_objects(path: Path) -> Values:
-    """Read the objects of a JSON or JSONL file of the session, each with its place. Yields nothing
-    if the file is missing or blank.
+    """Read the objects in a JSON or JSONL file of the session. Yields pairs of an object's place
+    and the object, or nothing if the file is missing or blank.
 
-    RAISES (CorpusError): If the file isn't JSON in UTF-8, or has a value that isn't an object.
+    RAISES (CorpusError): If the file isn't valid JSON in UTF-8, or contains a value that isn't an
+        object.
     """
     if is_blank(path):
         return

@@ -1,7 +1,6 @@
-"""The functions that people call from Python: to train pipelines, calibrate them, give guarantees
-about them and more. Most commands have a function of the same name here; the function of
-`vectors` is `learn_vectors`. Functions compute and return results. Printing and pages are left to
-the commands in `cli/`."""
+"""The Python API for training, calibrating, evaluating and applying pipelines. Most commands have a
+function with the same name. The command `vectors` corresponds to `learn_vectors`. The functions
+only compute and return results. The commands in `cli/` print them and write HTML pages."""
 
 from .apply.annotating import annotate
 from .apply.batches import annotate_texts, load_annotator

@@ -1,4 +1,5 @@
-"""Find the `cost_sensitive_ner` components of a pipeline, and run the components around them."""
+"""Find the `cost_sensitive_ner` components of a pipeline and run the components before and
+after."""
 
 from collections.abc import Iterable
 
@@ -9,9 +10,9 @@ from ..pipeline.component import CostSensitiveNER
 
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
-    """Get a component of the factory `cost_sensitive_ner` by its name.
+    """Get a `cost_sensitive_ner` component by name.
 
-    RAISES (ValueError): If the pipeline has no such component with that name.
+    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component with this name.
     """
     components = find_components(nlp)
     if not components:
@@ -27,15 +28,14 @@ def get_component(nlp: Language, name: str) -> CostSensitiveNER:
 
 
 def find_components(nlp: Language) -> dict[str, CostSensitiveNER]:
-    """Find the components of the factory `cost_sensitive_ner`, by name, in the order of the
-    pipeline."""
+    """Return the `cost_sensitive_ner` components, keyed by name, in pipeline order."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)}
 
 
 def check_ents(command: str, ner: CostSensitiveNER) -> None:
-    """Check that the entities of a component are in `doc.ents`, where a command looks for them.
+    """Check that a component writes its entities to `doc.ents`, as required by a command.
 
-    command (str): The name of the command, for the error.
+    command (str): The name of the command, for the error message.
     RAISES (ValueError): If the component has a `spans_key`.
     """
     key = ner.annotation.spans_key
@@ -44,19 +44,19 @@ def check_ents(command: str, ner: CostSensitiveNER) -> None:
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
-    """Run the components that come before a component on texts or docs.
+    """Run all components before the given component on texts or docs.
 
-    name (str): The name of the component, which doesn't run itself.
+    name (str): The name of the component. It isn't run.
     """
-    # Not by `select_pipes`, which changes the pipeline: other threads may predict with it.
+    # Don't use `select_pipes`, which modifies the pipeline. Other threads may be using it.
     index = nlp.pipe_names.index(name)
     return list(nlp.pipe(docs, disable=nlp.pipe_names[index:]))
 
 
 def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
-    """Run the components that come after a component on docs that it has annotated.
+    """Run all components after the given component on docs.
 
-    name (str): The name of the component, which doesn't run itself.
+    name (str): The name of the component. It isn't run and must already have annotated the docs.
     """
     index = nlp.pipe_names.index(name)
     return list(nlp.pipe(docs, disable=nlp.pipe_names[: index + 1]))

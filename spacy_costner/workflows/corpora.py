@@ -1,4 +1,4 @@
-"""The corpora that a config names, and the sentences of their docs."""
+"""Create the corpora in a config and count the sentences of docs."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,29 +10,31 @@ from spacy.util import dot_to_object, resolve_dot_names
 from thinc.api import Config
 
 FEW_SENTENCES = 1000
-"""Docs with fewer sentences are few: the model is trained on all of them at once."""
+"""A corpus with fewer sentences is considered small, and the model is trained on all of its docs at
+once."""
 
 SENTENCIZER = Sentencizer()
-"""Finds the sentences of docs without sentence starts, to count them."""
+"""The component for counting the sentences of docs without sentence starts."""
 
 Corpus = Callable[[Language], Iterable[Example]]
-"""A reader of a corpus, as the config has it: see `spacy_costner.read.v1`."""
+"""A corpus reader created from a config, such as `spacy_costner.read.v1`."""
 
 
 def corpus_path(config: Config, setting: str) -> str | None:
-    """The path of a corpus in an interpolated config. None if it has no path.
+    """Get the path of a corpus from a config. Return None if the corpus has no path.
 
-    setting (str): The setting of [training] that names it: "train_corpus" or "dev_corpus".
+    config (Config): The interpolated config.
+    setting (str): The name of the setting in [training]: "train_corpus" or "dev_corpus".
     """
     block = dot_to_object(config, config["training"][setting])
     return block.get("path") if isinstance(block, dict) else None
 
 
 def lacks_path(config: Config, corpus_name: str) -> bool:
-    """Whether the path of a corpus is null, so that there is no such corpus. (A reader that has no
-    path, such as a custom function, may find its docs elsewhere.)
+    """Check whether the path of a corpus is null, which means that the corpus doesn't exist. This
+    is False if the reader has no setting for the path, because a custom reader may not need one.
 
-    config (Config): The config, interpolated.
+    config (Config): The interpolated config.
     corpus_name (str): The name of the corpus in the config, such as "corpora.dev".
     """
     block = dot_to_object(config, corpus_name)
@@ -40,14 +42,14 @@ def lacks_path(config: Config, corpus_name: str) -> bool:
 
 
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
-    """Make the readers of the training corpus and of the development corpus in the config of a
-    pipeline. The second one is None if the path of the development corpus is null."""
+    """Create the training corpus and the development corpus from a pipeline's config. The
+    development corpus is None if its path is null."""
     config = nlp.config.interpolate()
     train_name = config["training"]["train_corpus"]
     dev_name = config["training"]["dev_corpus"]
     if lacks_path(config, dev_name):
-        # `resolve_dot_names` makes all readers of a section, and none can be made for a path of
-        # null. So the block of this one is removed.
+        # `resolve_dot_names` creates all readers in a section, and fails if a path is null.
+        # Therefore remove the block of this corpus.
         section, _, key = dev_name.partition(".")
         del config[section][key]
         (train_corpus,) = resolve_dot_names(config, [train_name])
@@ -57,18 +59,17 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
 
 
 def count_sentences(doc: Doc) -> int:
-    """Count the sentences of a doc. If the doc has no sentence starts, a sentence ends at
-    punctuation."""
+    """Count the sentences in a doc. If it has no sentence starts, it is split at punctuation."""
     if doc.has_annotation("SENT_START"):
         return len(list(doc.sents))
-    # Whether each token of the only doc starts a sentence
+    # For each token, whether it starts a sentence
     (starts_sentence,) = SENTENCIZER.predict([doc])
     return sum(starts_sentence)
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences together. No more docs are read than
-    it takes to know that."""
+    """Check whether docs contain fewer than `FEW_SENTENCES` sentences in total. Stop reading docs
+    as soon as this number is reached."""
     n_sentences = 0
     for doc in docs:
         n_sentences += count_sentences(doc)

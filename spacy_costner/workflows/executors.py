@@ -1,4 +1,4 @@
-"""Executors of parallel processes on this machine, for `run_all`."""
+"""Executors for running tasks in local processes. See `run_all`."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from .runs import MakeExecutor
 
 
 class Processes(ProcessPoolExecutor):
-    """An executor of parallel processes on this machine. They end when this process ends, even if
-    it is killed."""
+    """An executor that runs tasks in local processes. The workers exit when this process exits,
+    even if it is killed."""
 
     def __init__(self, jobs: int) -> None:
         if sys.platform == "linux":
             context: Any = get_context("forkserver")
-            # A server process imports this package once, and workers are copies of the server.
+            # A server process imports this package once, and workers are forked from it.
             context.set_forkserver_preload([__name__])
         else:
             context = get_context("spawn")
@@ -27,11 +27,11 @@ class Processes(ProcessPoolExecutor):
         self._executor_manager_thread: Any
 
     def _adjust_process_count(self) -> None:
-        """Start all workers at the first call of `submit`, before the thread that watches them.
+        """Start all workers on the first call to `submit`, before the executor manager thread.
 
-        The base class starts one in each call if none is idle. In CPython before 3.13 it may do so
-        while it terminates the others because one has died, and then it waits for the new one
-        without end.
+        The base class starts a worker on each call if no worker is idle. In CPython before 3.13,
+        this may happen while the other workers are being terminated because one has died. The
+        executor then waits for the new worker forever.
         """
         pool: Any = super()
         if self._executor_manager_thread is None:
@@ -40,21 +40,21 @@ class Processes(ProcessPoolExecutor):
 
 
 def end_with_parent() -> None:
-    """Let this process end as soon as the process that started it has ended."""
+    """Make this process exit as soon as its parent process exits."""
     parent: Any = parent_process()
 
     def wait_and_exit() -> None:
-        """Wait in a thread until the other process has ended. Then end this process."""
+        """Wait until the parent process exits. Then exit this process."""
         parent.join()
-        # `sys.exit` would only end this thread.
+        # `sys.exit` would only exit this thread.
         os._exit(1)
 
     Thread(target=wait_and_exit, daemon=True).start()
 
 
 def local_processes(jobs: int) -> MakeExecutor | None:
-    """Return the argument of `run_all` for parallel processes on this machine: a function
-    that makes their executor. For one job it is None, as no other process is needed."""
+    """Return a function that creates an executor with `jobs` local processes, for `run_all`. Return
+    None for a single job, which runs in this process."""
     if jobs == 1:
         return None
     return partial(Processes, jobs)

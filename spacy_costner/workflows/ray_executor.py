@@ -1,10 +1,10 @@
-"""An executor of tasks on a Ray cluster, for `run_all`.
+"""An executor for running tasks on a Ray cluster. See `run_all`.
 
-Ray Data annotates tables on a cluster: see docs/scale.md. Like this executor, it returns each row
-once if a worker or a node dies. But if a text kills each worker that gets it, Ray Data repeats it
-without end or, with limits, loses other texts, too. `run_all` repeats a part four times, names it
-and continues. Ray Data doesn't run trainings, which `compare`, `audit` and the experiments
-distribute.
+Ray Data can also be used to annotate tables on a cluster (see docs/scale.md). Like this executor,
+it returns each row exactly once if a worker or node dies. However, if a text crashes every worker
+that processes it, Ray Data retries it forever or, if retries are limited, also loses other texts.
+`run_all` tries a part four times, reports it and continues. Ray Data also can't distribute training
+runs, as `compare`, `audit` and the experiments do.
 """
 
 import os
@@ -20,18 +20,19 @@ from ..validation import require
 from .runs import MakeExecutor
 
 PACKAGES = ("spacy-costner", "spacy")
-"""Workers of a cluster must have the versions of these packages that the driver has, which is the
-process that starts the runs. (Ray itself checks the versions of Ray and Python.)"""
+"""Packages whose versions on the workers must match the driver, which is the process that starts
+the runs. (Ray checks the versions of Ray and Python.)"""
 
 
 def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
-    """Return the argument of `run_all` for a Ray cluster: a function that makes its executor.
+    """Return a function that creates an executor for a Ray cluster, for `run_all`.
 
-    address (str | None): The address of the cluster: "host:port" of its head, "auto" for the
-        cluster that this machine belongs to, or another address for `ray.init`. None: no cluster.
-    use_gpu (int): 0: each run has a GPU for itself. -1: runs have no GPU.
-    RETURNS (MakeExecutor | None): The function. None if there is no address.
-    RAISES (ImportError): If ray isn't installed.
+    address (str | None): The address of the cluster: "host:port" of its head node, "auto" for the
+        cluster that this machine belongs to, or any other address accepted by `ray.init`. None to
+        run without a cluster.
+    use_gpu (int): 0 to assign one GPU to each run, or -1 for CPU.
+    RETURNS (MakeExecutor | None): The function, or None if `address` is None.
+    RAISES (ImportError): If Ray isn't installed.
     """
     if address is None:
         return None
@@ -41,31 +42,32 @@ def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
 
 
 class RayCluster(Executor):
-    """An executor of tasks on a Ray cluster. If this process is already connected to a cluster, the
-    connection is used, and stays.
+    """An executor that runs tasks on a Ray cluster. If this process is already connected to a
+    cluster, the connection is reused and kept open.
 
-    If a worker or its machine dies, its task ends with a `BrokenExecutor`. Other tasks continue.
+    If a worker or its node dies, its task fails with a `BrokenExecutor`. Other tasks continue.
 
-    jobs (int): How many tasks Ray gets at a time, whether or not it has workers for all of them.
-    outlives_workers (bool): That it can still be used after a worker has died: see `run_all`.
+    jobs (int): Maximum number of tasks to submit at a time. It may exceed the number of workers.
+    outlives_workers (bool): Whether the executor can still be used after a worker has died. See
+        `run_all`.
     """
 
     jobs = 1000
     outlives_workers = True
 
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
-        """Connect to the cluster, and check the packages and files of its machines. Machines that
-        join the cluster later are checked by their tasks. Each task has `n_gpus` GPUs."""
+        """Connect to the cluster and check the packages and files on its nodes. Nodes that join
+        later are checked by their tasks. Each task is assigned `n_gpus` GPUs."""
         self.ray = ray
         self.is_ours = not ray.is_initialized()
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        # Ray's references to the tasks that have not ended, by our futures for them
+        # Maps the futures of unfinished tasks to Ray object references
         self.references: dict[Future, Any] = {}
         versions = {name: version(name) for name in PACKAGES}
-        # Ray itself must not repeat a task whose worker has died: `run_all` does that, and counts
-        # how often.
+        # Disable Ray's retries. `run_all` retries tasks whose worker has died and counts the
+        # deaths.
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_make_task())
         self.start_task = partial(task.remote, os.getcwd(), versions)
         try:
@@ -77,35 +79,36 @@ class RayCluster(Executor):
             raise
 
     def check_node(self, task: Any, node_id: str, versions: dict[str, str]) -> None:
-        """Check the packages and files of a machine of the cluster, by a task that does nothing
-        else there. It isn't an error if the machine dies meanwhile, as its tasks will go to others.
-        Another version of a package is an error, and so are other files."""
+        """Check the packages and files on a node of the cluster by running a task that does nothing
+        else. Raise an error if they differ from the driver. If the node dies during the check, it
+        is ignored, because its tasks will run on other nodes."""
         strategies = self.ray.util.scheduling_strategies
         on_this_node = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-        # The check needs no CPU, so that it doesn't wait for tasks that use all of them.
+        # Don't request a CPU, so that the check doesn't wait until running tasks have finished.
         check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=on_this_node)
-        pickled_call = None  # Only versions and files are checked: there is nothing to call.
+        pickled_call = None  # only check versions and files
         reference = check.remote(os.getcwd(), versions, pickled_call)
         future = self._make_future(reference)
         if not isinstance(future.exception(), BrokenExecutor):
-            future.result()  # raises the error of the task, if there is one
+            future.result()  # raises the error of the task, if any
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Let a worker call a function. Its arguments and its value are pickled."""
+        """Call a function on a worker. The function, its arguments and its return value are
+        pickled."""
         pickled_call = self.ray.cloudpickle.dumps((function, args, kwargs))
         return self._make_future(self.start_task(pickled_call))
 
     def _make_future(self, reference: Any) -> Future:
-        """Make a future for a Ray task. It ends when the task ends."""
+        """Create a future for a Ray task. It is resolved when the task completes."""
         future: Future = Future()
-        future.set_running_or_notify_cancel()  # From now on it can't be cancelled, only ended.
+        future.set_running_or_notify_cancel()  # prevent cancellation
         self.references[future] = reference
         reference.future().add_done_callback(partial(self._end, future))
         return future
 
     def _end(self, future: Future, ray_future: Future) -> None:
-        """Resolve our future when a Ray task has ended: with the value of the task, with the
-        error of its function or, if its worker has died, with a `BrokenExecutor`."""
+        """Resolve the future of a completed Ray task with the return value or the error of the
+        function. If the worker has died, set a `BrokenExecutor` as the error."""
         error = ray_future.exception()
         self.references.pop(future, None)
         if error is None:
@@ -118,10 +121,10 @@ class RayCluster(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect from the cluster, unless this process was already connected before.
 
-        wait (bool): Whether to wait until all tasks have ended.
+        wait (bool): Whether to wait until all tasks have completed.
         cancel_futures (bool): Whether to cancel the tasks first.
         """
-        # Ray's references by our futures: a copy, as tasks that end are taken out
+        # Use a copy, because completed tasks are removed from the original
         references = dict(self.references)
         if cancel_futures:
             for reference in references.values():
@@ -133,12 +136,12 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at an address of the form "host:port". Ray itself would try for
-    five minutes. Other addresses aren't checked."""
+    """Check that a server is listening at a "host:port" address. Otherwise, Ray would retry for
+    five minutes. Addresses in other formats aren't checked."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or "/" in host:
-        return  # It is not "host:port", but "auto" or "ray://host:port", for example.
-    host = host.strip("[]")  # An IPv6 address stands in brackets.
+        return  # not "host:port", but for example "auto" or "ray://host:port"
+    host = host.strip("[]")  # IPv6 addresses are enclosed in brackets
     try:
         create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
@@ -146,15 +149,15 @@ def check_address(address: str) -> None:
 
 
 def _make_task() -> Callable[..., Any]:
-    """Make the function that a Ray worker executes.
+    """Create the function that Ray workers execute.
 
-    Ray sends a function of a module only by its name, and a worker with another version of this
-    package may not have the name. An inner function such as this one is sent as a whole."""
+    Ray pickles module-level functions by name, and the function may not exist on a worker with a
+    different version of this package. Nested functions are pickled by value."""
 
     def task(folder: str, versions: dict[str, str], pickled_call: bytes | None) -> Any:
-        """Check the packages and the files of the worker, and call a function with its
-        arguments, if there is one. The worker must have the working folder of the driver, too."""
-        # The worker gets this function alone, without the imports of the module.
+        """Check the packages and files on the worker, and call the pickled function, if any. The
+        driver's working directory must also exist on the worker."""
+        # Only this function is sent to the worker, without the imports of the module.
         import os
         import pickle
         import socket

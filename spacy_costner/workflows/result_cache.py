@@ -1,7 +1,7 @@
 """Cache results in JSON files.
 
-The file of a result also has a key: the fingerprint of the arguments and of the files that they
-name. A file that has another key, or is damaged, is not used.
+A cache file contains a result and its key, which is the fingerprint of the arguments and of any
+files that they refer to. Files with a different key and damaged files are ignored.
 """
 
 import json
@@ -18,12 +18,13 @@ ValueT = TypeVar("ValueT")
 
 
 def cached_result(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Return a cached value, or compute it and cache it. In both cases the value has gone through
-    JSON: a tuple has become a list, for example. Floats are exactly the same.
+    """Return a cached value, or compute and cache it. In both cases, the value is converted to JSON
+    and back, so tuples become lists, for example. Floats are preserved exactly.
 
-    path (Path): The file of the cache.
-    key (str): The fingerprint of what the value depends on.
-    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
+    path (Path): The cache file.
+    key (str): The fingerprint of everything that the value depends on.
+    make (Callable[[], ValueT]): Computes the value. It must be JSON-serializable and not None.
+    RETURNS (ValueT): The value.
     """
     value = read_cache(path, key)
     if value is None:
@@ -34,8 +35,7 @@ def cached_result(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
 
 
 def read_cache(path: Path, key: str) -> Any | None:
-    """Read a cached value. Returns None if there is no file, or if the file has another key or is
-    damaged."""
+    """Read a cached value. Return None if the file is missing or damaged, or if its key differs."""
     with suppress(OSError, ValueError, RecursionError):
         cached = json.loads(path.read_bytes())
         if isinstance(cached, dict) and cached.get("key") == key:
@@ -44,19 +44,19 @@ def read_cache(path: Path, key: str) -> Any | None:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings, and of the files and folders that they name. It is another one
-    if a setting or the content of a file has changed.
+    """Compute a digest of settings and any files and directories that they refer to. The digest
+    changes if a setting or the content of a file changes.
 
-    *parts (Any): The settings, as JSON.
+    *parts (Any): The settings, which must be JSON-serializable.
     """
     texts = sorted(set(texts_of(parts)))
-    # Any text may be a path. It is one if there is something under it.
+    # Treat a string as a path if the path exists.
     paths = [Path(text) for text in texts if exists(text)]
     return digest(parts, *paths)
 
 
 def texts_of(settings: Any) -> Iterator[str]:
-    """Find all strings in settings, however deep in mappings and lists."""
+    """Yield all strings in settings, including strings in nested mappings and lists."""
     if isinstance(settings, str):
         yield settings
     elif isinstance(settings, Mapping):

@@ -1,9 +1,9 @@
-"""Save pipelines without the strings that they have seen at run time.
+"""Save pipelines without strings that were only added to the vocab at runtime.
 
-The vocab of a pipeline keeps the string of each word that was ever in a doc, in training and in
-evaluation, and spaCy saves all of them. Our components don't need them: their models save the words
-of their features themselves. So most strings are left out. They would be a third of the size of a
-pipeline, and names of people are among them.
+The vocab of a pipeline stores each word that occurred in a doc during training and evaluation, and
+spaCy saves all of these strings. The components of this package don't need them, because their
+models save the words of their features. Most strings are therefore not saved. They would make up a
+third of the size of a pipeline and may include personal names.
 """
 
 from collections.abc import Iterator
@@ -29,21 +29,21 @@ WITHOUT_STRINGS = frozenset(
         "sentencizer",
     ]
 )
-"""The factories of components that don't need saved strings. They need the strings of their labels,
-and add these when they are loaded. Other components may need others: nothing is known of them."""
+"""The factories of components that don't need saved strings. They only need the strings of their
+labels and add them when they are loaded. Other components may rely on saved strings."""
 
 
 def save_pipeline(path: str | Path, nlp: Language) -> None:
-    """Save a pipeline, as a whole or not at all: see `save_folder`. Strings that nothing needs are
-    not saved: see `keeps_strings` and `needed_strings`. The pipeline itself isn't changed.
+    """Save a pipeline atomically (see `save_folder`). Strings that aren't needed are not saved (see
+    `keeps_strings` and `needed_strings`). The pipeline object isn't modified.
 
-    path (str | Path): The folder.
-    nlp (Language): The pipeline.
-    RAISES (ValueError): See `save_folder`.
+    path (str | Path): The output directory.
+    nlp (Language): The pipeline to save.
+    RAISES (ValueError): If the pipeline can't be saved to this path. See `check_folder`.
     """
 
     def write(folder: Path) -> None:
-        """Write the pipeline to a folder. Then overwrite its strings by the needed ones."""
+        """Write the pipeline to a directory and overwrite its strings with the needed strings."""
         nlp.to_disk(folder)
         if not keeps_strings(nlp):
             strings = StringStore(needed_strings(nlp))
@@ -54,8 +54,8 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
 
 
 def keeps_strings(nlp: Language) -> bool:
-    """Whether a pipeline is saved with all its strings. It is, if it has a component or vectors
-    that may need them, or a linear model whose user wants to keep all (`keep_all`)."""
+    """Check whether to save all strings of a pipeline. This is the case if a component or the
+    vectors may need them, or if `keep_all` is set for a linear model."""
     for name in nlp.component_names:
         if nlp.get_pipe_meta(name).factory not in WITHOUT_STRINGS:
             return True
@@ -63,13 +63,13 @@ def keeps_strings(nlp: Language) -> bool:
         _, weights = linear_part(model)
         if weights.keep_all:
             return True
-    # Vectors of another class may need strings.
+    # Custom vectors may need strings.
     return not isinstance(nlp.vocab.vectors, Vectors)
 
 
 def needed_strings(nlp: Language) -> Iterator[str]:
-    """The strings that people may look up in a saved pipeline: the words that have static vectors,
-    and the words of clusters, which `explain` shows as examples."""
+    """Yield the strings to save with a pipeline: the words with static vectors, and the words in
+    clusters, which `explain` shows as examples."""
     strings = nlp.vocab.strings
     for key in nlp.vocab.vectors.key2row:
         if key in strings:
@@ -80,7 +80,7 @@ def needed_strings(nlp: Language) -> Iterator[str]:
 
 
 def linear_models(nlp: Language) -> Iterator[Model]:
-    """The models of a pipeline that have a linear part. Disabled components count, too."""
+    """Yield the models with a linear part in a pipeline, including disabled components."""
     for _, pipe in nlp.components:
         if isinstance(pipe, CostSensitiveNER) and has_linear_part(pipe.model):
             yield pipe.model

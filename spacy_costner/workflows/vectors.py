@@ -1,7 +1,7 @@
-"""`vectors`: learn static word vectors from raw text, and save a pipeline that has them.
+"""Learn static word vectors from raw text and save them in a pipeline.
 
-Raw text is text without annotation. Words that occur in similar contexts get similar vectors: see
-`training/word_vectors.py`.
+Raw text is unannotated text. Words that occur in similar contexts get similar vectors (see
+`training/word_vectors.py`).
 """
 
 import time
@@ -29,34 +29,34 @@ from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
 
 N_EXAMPLES = 6
-"""The number of words that are shown with their neighbours: the words whose vectors are most
-similar."""
+"""The number of example words to show with their nearest neighbours."""
 
 N_NEIGHBOURS = 5
-"""The number of neighbours of a word that are shown."""
+"""The number of nearest neighbours to show per word."""
 
 FIRST_EXAMPLE = 100
-"""The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
+"""The frequency rank of the first example word. More frequent words are mostly function words such
+as "the"."""
 
 DIR_VECTORS = "vectors"
-"""The folder of the vectors that `fit` and `init` learn. It is next to the config."""
+"""The directory, next to the config, in which `fit` and `init` save learned vectors."""
 
 N_SKIPPED = 5
-"""The number of skipped files that are named."""
+"""The number of skipped files to list."""
 
 
 class LearnedVectors(NamedTuple):
-    """Vectors that were learned from text, and saved.
+    """The result of learning vectors from text.
 
-    path (Path): The folder of the pipeline that has the vectors.
-    n_tokens (int): The number of tokens of the text.
-    n_words (int): The number of words that have a vector.
-    dim (int): The length of the vectors.
-    wanted_dim (int): The requested length.
-    seconds (float): How long it took.
-    neighbours (dict[str, list[str]]): Some words, from frequent to rare ones, and for each the
-        words with the most similar vectors.
-    skipped (list[Path]): The files of folders that were not read.
+    path (Path): The directory of the pipeline with the vectors.
+    n_tokens (int): The number of tokens in the text.
+    n_words (int): The number of words with a vector.
+    dim (int): The dimension of the vectors.
+    wanted_dim (int): The requested dimension.
+    seconds (float): The time taken, in seconds.
+    neighbours (dict[str, list[str]]): The nearest neighbours of some example words, sorted from
+        frequent to rare.
+    skipped (list[Path]): The files in directories that were skipped.
     """
 
     path: Path
@@ -69,7 +69,7 @@ class LearnedVectors(NamedTuple):
     skipped: list[Path]
 
     def as_text(self) -> str:
-        """Report the learned vectors, and show some words with their neighbours."""
+        """Format the result as text, with example words and their nearest neighbours."""
         lines = self.summary()
         lines.append("")
         for word, neighbours in self.neighbours.items():
@@ -77,7 +77,7 @@ class LearnedVectors(NamedTuple):
         return "\n".join([*lines, ""])
 
     def summary(self) -> list[str]:
-        """Report how much was read and learned, and what was skipped. Returns the lines."""
+        """Summarize the text, the vectors and the skipped files. Return a list of lines."""
         lines = [
             f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
             f"numbers, {self.seconds:.1f} s"
@@ -102,24 +102,23 @@ def learn_vectors(
     seed: int = 0,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn static word vectors from raw text, and save a pipeline that has them: see
-    `learn_word_vectors`. All forms of a word in the text, such as "The" and "the", have the same
-    vector.
+    """Learn static word vectors from raw text and save a pipeline with the vectors. See
+    `learn_word_vectors`. All forms of a word in the text, such as "The" and "the", share a vector.
 
-    raw_paths (Sequence[Path]): Text files with a sentence or a paragraph on each line, any corpora,
-        whose annotation isn't used, and folders of these. - is standard input.
-    output_path (Path): The folder for the pipeline.
-    lang (str): Code of the language, whose tokenizer is used for texts without tokens.
-    dim (int): Length of the vectors: less if there are fewer words.
-    min_count (int): Minimum number of times that a word occurs.
+    raw_paths (Sequence[Path]): Text files with one sentence or paragraph per line, corpora in any
+        format, and directories of these. Annotations aren't used. "-" reads standard input.
+    output_path (Path): The output directory for the pipeline.
+    lang (str): Language code of the tokenizer for texts without tokens.
+    dim (int): Dimension of the vectors. It is reduced if there are fewer words.
+    min_count (int): Minimum frequency of a word.
     seed (int): Random seed.
-    reading (ReadOptions): How to read corpora.
-    RETURNS (LearnedVectors): The folder, and statistics of the vectors.
-    RAISES (ValueError): If `dim` is below 1, something can't be read, the text has too few words,
-        or the folder must not be replaced: see `check_folder`.
-    RAISES (ImportError): If SciPy is missing, or spaCy has no such language.
+    reading (ReadOptions): The options for reading corpora.
+    RETURNS (LearnedVectors): The output directory and statistics of the vectors.
+    RAISES (ValueError): If `dim` is less than 1, an input can't be read, the text contains too few
+        words, or the output directory must not be overwritten (see `check_folder`).
+    RAISES (ImportError): If SciPy isn't installed, or if spaCy doesn't support the language.
     """
-    # What would make an error at the end is checked before the texts are read.
+    # Fail early, before the texts are read.
     require_scipy()
     check_folder(output_path)
     began = time.perf_counter()
@@ -131,7 +130,7 @@ def learn_vectors(
         vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
 
     def write(folder: Path) -> None:
-        """Write the pipeline, and the hashes of the sentences that were read."""
+        """Write the pipeline and the hashes of the sentences that were read."""
         make_pipeline(vectors, lang).to_disk(folder)
         save_raw_sentences(folder, text.sentence_ids)
 
@@ -150,13 +149,14 @@ def learn_vectors(
 
 
 class RawText:
-    """Files of raw text. Iterating over them yields the words of one sentence after another. They
-    are to be read only once, as standard input may be among them. The attribute `sentence_ids` has
-    the hashes of the long sentences that were read so far: see `training.known_text.sentence_ids`.
+    """An iterable over the sentences in raw text files. Each sentence is a list of words. It can
+    only be iterated over once, because the files may include standard input. The attribute
+    `sentence_ids` contains the hashes of the long sentences read so far (see
+    `training.known_text.sentence_ids`).
 
-    pipeline (BoundedPipeline): A pipeline, for its tokenizer.
-    paths (Iterable[Path]): The files.
-    reading (ReadOptions): How to read corpora.
+    pipeline (BoundedPipeline): The pipeline that provides the tokenizer.
+    paths (Iterable[Path]): The files to read.
+    reading (ReadOptions): The options for reading corpora.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class RawText:
         self.pipeline = pipeline
         self.paths = paths
         self.reading = reading
-        self.sentence_ids = array("L")  # unsigned integers, which take less memory than a list
+        self.sentence_ids = array("L")  # unsigned integers; uses less memory than a list
         self._text_of_orth: dict[int, str] = {}
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -174,15 +174,15 @@ class RawText:
                 yield from sentences
 
     def _read_doc(self, doc: Doc) -> list[list[str]]:
-        """Return the words of each sentence of a doc, and keep the hashes of its long sentences."""
+        """Return the words of each sentence in a doc, and store the hashes of long sentences."""
         texts = self._token_texts(doc)
         is_start = sentence_starts(doc)
         self.sentence_ids.extend(sentence_ids_of_texts(texts, is_start))
         return split_sentences(texts, is_start)
 
     def _token_texts(self, doc: Doc) -> list[str]:
-        """The texts of the tokens of a doc. They are looked up by their ids, as `token.text` is
-        slower: spaCy makes an object for each token."""
+        """Return the token texts of a doc. They are looked up by ID, which is faster than
+        `token.text` because no `Token` objects are created."""
         text_of_orth = self._text_of_orth
         orths = doc.to_array(ORTH).tolist()
         for orth in orths:
@@ -192,7 +192,7 @@ class RawText:
 
 
 def split_sentences(texts: Sequence[str], is_start: Sequence[bool]) -> list[list[str]]:
-    """Divide the texts of the tokens of a doc into sentences. Whitespace is left out."""
+    """Split the token texts of a doc into sentences. Whitespace tokens are removed."""
     starts = [i for i, starts_here in enumerate(is_start) if starts_here and i > 0]
     sentences: list[list[str]] = []
     for start, end in pairwise([0, *starts, len(texts)]):
@@ -207,17 +207,17 @@ def learn_with_corpus(
     lang: str,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn vectors from raw text and from the text of a training corpus. Vectors that an earlier
-    run has learned in the output folder are replaced.
+    """Learn vectors from raw text and the text of a training corpus. Vectors from an earlier run in
+    the output directory are overwritten.
 
-    raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
-    train_path (Path | None): The training corpus, if there is one.
-    output_path (Path): The folder for the pipeline with the vectors.
-    lang (str): Code of the language.
-    reading (ReadOptions): How to read the training corpus.
-    RETURNS (LearnedVectors): The folder, and statistics of the vectors.
-    RAISES (ValueError): If the folder exists and doesn't have learned vectors. See also
-        `learn_vectors`.
+    raw_paths (Sequence[Path]): Files and directories of text. See `learn_vectors`.
+    train_path (Path | None): The training corpus, if any.
+    output_path (Path): The output directory for the pipeline with the vectors.
+    lang (str): Language code.
+    reading (ReadOptions): The options for reading corpora.
+    RETURNS (LearnedVectors): The output directory and statistics of the vectors.
+    RAISES (ValueError): If the output directory exists and doesn't contain learned vectors. See
+        also `learn_vectors`.
     """
     if output_path.exists() and not are_learned_vectors(output_path):
         raise ValueError(
@@ -231,9 +231,9 @@ def learn_with_corpus(
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:
-    """Make a pipeline without components whose vocab has vectors. Each form of a word, such as
-    "The" and "the", refers to the same row. (spaCy could look up words in lower case, but doesn't
-    save that.)"""
+    """Create a pipeline that has no components but a vocab with vectors. All forms of a word, such
+    as "The" and "the", are mapped to the same row. (spaCy can be set to look up vectors by
+    lowercase form, but this setting isn't saved.)"""
     nlp = spacy.blank(lang)
     table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
     for form, row in vectors.row_of_form.items():
@@ -243,17 +243,16 @@ def make_pipeline(vectors: WordVectors, lang: str) -> Language:
 
 
 def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
-    """Choose some words, from frequent to rare ones, and find the neighbours of each. Words are in
-    the order of their frequency, and the rank of a word is its index in this order. The ranks of
-    chosen words grow by about a constant factor."""
+    """Choose example words and find their nearest neighbours. The words are sorted by frequency,
+    and the ranks of the chosen words increase by an approximately constant factor."""
     n_words = len(vectors.words)
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
-    # `geomspace` can't begin at 0, so it gets ranks that are counted from 1.
+    # `geomspace` can't start at 0, so count ranks from 1.
     ranks_from_1 = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1).astype(int)
-    ranks = ranks_from_1[:-1] - 1  # without the last one, of the rarest word
+    ranks = ranks_from_1[:-1] - 1  # without the last rank (the rarest word)
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
-        # Take the first word from this rank on that only has letters, not digits or punctuation.
+        # From this rank on, use the first word that only consists of letters.
         for i in range(rank, n_words):
             if vectors.words[i].isalpha():
                 neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
@@ -262,10 +261,10 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
 
 
 def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
-    """Find the neighbours of a word: the words whose vectors have the largest cosine with its own.
-    All vectors have unit length. Shape: (words, dim)"""
+    """Find the nearest neighbours of a word by cosine similarity. All vectors must have unit
+    length. Shape: (words, dim)"""
     cosines = vectors @ vectors[index]
-    cosines[index] = -numpy.inf  # A word is not a neighbour of itself.
+    cosines[index] = -numpy.inf  # exclude the word itself
     n_nearest = min(N_NEIGHBOURS, len(words) - 1)
     nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
     return [words[i] for i in nearest]

@@ -1,1 +1,1 @@
-"""Predict many files."""
+"""Annotate large numbers of files with a trained pipeline."""

@@ -1,7 +1,7 @@
-"""Annotate text files, in parts, so that a run continues where an earlier one ended.
+"""Annotate text files in parts, so that interrupted runs can be resumed.
 
-A part is some lines or rows of an input file. It has its own output file. Parts that an earlier run
-has annotated are kept: see `manifest`. Workers annotate several parts at a time.
+A part is a range of lines or rows in an input file, and is written to a separate output file. Parts
+annotated in an earlier run are kept (see `manifest`). Several parts can be annotated in parallel.
 """
 
 import warnings
@@ -26,39 +26,39 @@ from .shift_measures import find_shift_of_parts
 
 
 class PartCounts(NamedTuple):
-    """The number of parts, by what earlier runs have done of them."""
+    """The number of parts by status."""
 
-    kept: int  # annotated by an earlier run, and not again
-    changed: int  # annotated again: model, settings or input are others, or the output is damaged
+    kept: int  # annotated in an earlier run
+    changed: int  # annotated again: the model, settings, input or output file has changed
     new: int  # annotated for the first time
 
 
 class FailedDocs(NamedTuple):
-    """The docs of an input file that failed, and became rows with their errors."""
+    """The number of docs in an input file that failed. Their errors are in the output."""
 
     failed: int
-    docs: int  # all docs of the file
-    first_error: str  # the id and the error of the first one
+    docs: int  # the total number of docs in the file
+    first_error: str  # the ID and error of the first doc that failed
 
 
 class Summary(NamedTuple):
-    """The result of `annotate`. Docs and tokens are counted in all parts of the inputs, including
-    kept parts, but without the parts in `errors`."""
+    """The result of `annotate`. The counts of docs and tokens include kept parts, but exclude the
+    parts in `errors`."""
 
     parts: PartCounts
-    docs: int  # the number of docs, also of those with an error
-    failed: int  # the number of docs with an error
+    docs: int  # the number of docs, including failed docs
+    failed: int  # the number of docs that failed
     tokens: int
-    seconds: float  # how long the annotation of the new and changed parts took
-    tokens_per_second: float  # the speed of that
-    errors: dict[str, str]  # why a part was not written, keyed by the name of its output file
-    shift: dict[str, Shift]  # the test for a shift of each component that has one: see `watch`
-    failures: dict[str, FailedDocs]  # the docs that failed, keyed by the path of the input file
-    wrapped: list[str]  # input files a doc a line whose lines seem to be wrapped
+    seconds: float  # the time for annotating new and changed parts
+    tokens_per_second: float  # the annotation speed for new and changed parts
+    errors: dict[str, str]  # the errors of parts that weren't written, by output file name
+    shift: dict[str, Shift]  # the results of the shift test, by component name: see `watch`
+    failures: dict[str, FailedDocs]  # the failed docs, by path of the input file
+    wrapped: list[str]  # input files with a doc per line that seem to contain wrapped lines
 
     @property
     def lost_files(self) -> list[str]:
-        """The input files all of whose docs failed."""
+        """The input files in which all docs failed."""
         lost: list[str] = []
         for path, failed_docs in self.failures.items():
             if failed_docs.failed == failed_docs.docs:
@@ -83,33 +83,33 @@ def annotate(
     code_path: Path | None = None,
     make_executor: MakeExecutor | None = None,
 ) -> Summary:
-    """Annotate files with a trained pipeline. Parts that an earlier run has annotated are kept if
-    their model, settings and input are the same. The output of parts that the inputs no longer have
-    is removed.
+    """Annotate files with a trained pipeline. Parts from an earlier run are kept if the model,
+    settings and input haven't changed. Output for parts that no longer exist is removed.
 
-    model (str | Path): The pipeline, a package or a folder.
-    inputs (Sequence[str | Path]): Files, or folders of files: see `readers.file_parts`.
-    output_path (str | Path): The folder for the output. It may have the output of an earlier run.
-    form (Literal["jsonl", "parquet", "spacy"]): Form of the output.
+    model (str | Path): Package name or path of the pipeline.
+    inputs (Sequence[str | Path]): Files or directories of files. See `readers.file_parts`.
+    output_path (str | Path): The output directory. It may contain output from an earlier run.
+    form (Literal["jsonl", "parquet", "spacy"]): The output format.
     jobs (int): Number of processes.
-    n_rows (int): Lines or rows of a part, which has its own output file. A .spacy file is one part,
-        and Parquet row groups are not divided.
+    n_rows (int): Number of lines or rows per part. A .spacy file is a single part, and Parquet row
+        groups are never split.
     text (str): Key or column of the text.
-    id_name (str): Key or column of the id.
-    with_text (bool): Whether the output has the texts; .spacy always has them.
-    whole_files (bool): Whether a .txt file is one doc, whose id is the name of the file, instead of
-        a doc per line.
-    on_error (Literal["row", "raise"]): What to do if a doc fails: write a row with its error, or
-        stop the run.
+    id_name (str): Key or column of the ID.
+    with_text (bool): Whether to include the texts in the output. The .spacy format always includes
+        them.
+    whole_files (bool): Whether to read each .txt file as one doc, with the file name as its ID,
+        instead of one doc per line.
+    on_error (Literal["row", "raise"]): What to do if a doc fails: "row" writes a row with the
+        error, "raise" stops the run.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
-    make_executor (MakeExecutor | None): Makes the executor, such as `ray_cluster("auto")`;
-        `jobs` local processes if None: see `runs.run_all`.
-    RETURNS (Summary): The numbers of parts, docs and tokens, and the errors.
-    RAISES (ValueError): If an argument is wrong, the model isn't a pipeline, an input is missing or
-        isn't a text file, another process writes to the folder or, with `on_error = "raise"`, a doc
-        or a part fails.
-    RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
+    make_executor (MakeExecutor | None): Creates the executor, for example `ray_cluster("auto")`. If
+        None, `jobs` local processes are used. See `runs.run_all`.
+    RETURNS (Summary): The numbers of parts, docs and tokens, and any errors.
+    RAISES (ValueError): If an argument is invalid, the model isn't a pipeline, an input is missing
+        or isn't a text file, another process is writing to the output directory, or a doc or part
+        fails and `on_error` is "raise".
+    RAISES (ImportError): If the format is Parquet and pyarrow isn't installed.
     """
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
@@ -118,11 +118,11 @@ def annotate(
         raise ValueError(f"annotate: n_rows: expected at least 1, got {n_rows}")
     sources = find_sources([Path(path) for path in inputs], folder)
     model_digest = digest_model(str(model), code)
-    # What the output depends on, in addition to the input. If any of it has changed, all parts are
-    # done again.
+    # Everything that the output depends on, except the input. If any of these settings changes, all
+    # parts are annotated again.
     versions = [version(name) for name in ("spacy-costner", "spacy")]
     settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
-    # The parts, keyed by the names of their output files
+    # The parts, keyed by output file name
     planned = plan_parts(sources, n_rows, form, settings, whole_files=whole_files)
     if not planned:
         names = [str(path) for path in inputs]
@@ -141,12 +141,12 @@ def annotate(
 
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
-        if is_ours is False:  # It is None if the file system has no locks: then it is unknown.
+        if is_ours is False:  # None if the file system doesn't support locks
             raise ValueError(f"{folder}: expected no other process to write to it, got one")
         earlier_entries = read_manifest(folder)
         remove_vanished_parts(folder, earlier_entries, sources, planned)
         finished_entries = find_finished(folder, earlier_entries, planned)
-        # Rewrite the manifest, without damaged lines and without the parts that were removed.
+        # Rewrite the manifest to drop damaged lines and removed parts.
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 
         begin = perf_counter()
@@ -156,7 +156,7 @@ def annotate(
         seconds = perf_counter() - begin
 
     entry_of_file = {**finished_entries, **written_entries}
-    # The entries are in the order of the parts, whichever worker was first.
+    # Sort the entries by part. Workers may finish in any order.
     entries = [entry_of_file[file] for file in planned if file in entry_of_file]
     for message in warnings_of(entries):
         warnings.warn(message, stacklevel=2)
@@ -178,10 +178,10 @@ def annotate(
 def group_unfinished(
     planned: Mapping[str, PlannedPart], finished: Collection[str]
 ) -> list[dict[str, PlannedPart]]:
-    """Divide the parts that are not finished into groups that are annotated together.
+    """Divide unfinished parts into groups to annotate together.
 
-    The last digits of scores depend on which docs are annotated together. So that a run that
-    continues writes the same output as an uninterrupted one, groups are made of all parts first.
+    The last digits of scores depend on how docs are batched. Groups are therefore formed from all
+    parts before finished parts are removed, so that the output doesn't depend on interruptions.
     """
     groups: list[dict[str, PlannedPart]] = []
     for group in group_parts(planned):
@@ -194,8 +194,8 @@ def group_unfinished(
 def count_parts(
     planned: Collection[str], earlier: Collection[str], finished: Collection[str]
 ) -> PartCounts:
-    """Count the planned parts by what earlier runs have done of them. `earlier` are the parts with
-    output of an earlier run, and `finished` those whose output is kept."""
+    """Count the planned parts by status. `earlier` contains the parts in the manifest of an earlier
+    run, and `finished` the parts with output to keep."""
     n_new = sum(file not in earlier for file in planned)
     n_changed = len(planned) - len(finished) - n_new
     return PartCounts(kept=len(finished), changed=n_changed, new=n_new)
@@ -204,8 +204,8 @@ def count_parts(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs that failed, keyed by the path of their input file. Entries are in the order
-    of their parts, which have the names of their output files."""
+    """Count the docs that failed, by path of the input file. Files without failed docs are omitted.
+    `entries` must be in the order of the parts, and `planned` is keyed by output file name."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)
@@ -219,16 +219,17 @@ def count_failures(
 
 
 def warnings_of(entries: Iterable[ManifestEntry]) -> list[str]:
-    """The warnings of all parts, each once, in the order in which they first came."""
-    messages: dict[str, None] = {}  # The keys are an ordered set.
+    """Return the unique warnings of all parts in the order of their first occurrence."""
+    messages: dict[str, None] = {}  # a dict as an ordered set
     for entry in entries:
         messages.update(dict.fromkeys(entry.warnings))
     return list(messages)
 
 
 def check_output(folder: Path, form: str) -> None:
-    """Check that the output can be written to a folder in this form, before anything is read.
-    The form must be known, Parquet needs pyarrow, and the folder must not be a file."""
+    """Check the output directory and format before any input is read. Raise a ValueError if the
+    format is unknown or the directory is a file, and an ImportError if pyarrow is required but
+    isn't installed."""
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The input files of `annotate`, and the parts that they are divided into."""
+"""Find the input files of `annotate` and divide them into parts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ def plan_parts(
     """Divide all inputs into parts.
 
     sources (Mapping[str, Path]): The input files, keyed by their names in the output.
-    n_rows (int): Lines or rows of a part: see `divide`.
-    form (str): The suffix of output files.
-    settings (Sequence[Any]): What the output depends on in addition to its part, as JSON.
-    whole_files (bool): Whether a .txt file is one doc: see `divide`.
-    RETURNS (dict[str, PlannedPart]): The parts, keyed by the names of their output files.
-    RAISES (CorpusError): If an input is of a format that can't be divided.
+    n_rows (int): Number of lines or rows per part. See `divide`.
+    form (str): The output format, which is also the suffix of the output files.
+    settings (Sequence[Any]): JSON-serializable settings that affect the output.
+    whole_files (bool): Whether to read each .txt file as one doc. See `divide`.
+    RETURNS (dict[str, PlannedPart]): The parts, keyed by output file name.
+    RAISES (CorpusError): If the format of an input isn't supported.
     """
     planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
@@ -44,15 +44,15 @@ def plan_parts(
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
-    """List the input files by the names that their output files begin with.
+    """Find the input files and assign a name to each, which is the prefix of its output files.
 
-    inputs (Sequence[Path]): Files, or folders of files. In a folder, hidden files don't count, nor
-        do files about the corpus, such as a readme: see `is_about_corpus`.
-    folder (Path | None): The output folder, which must not be in an input folder.
-    RETURNS (dict[str, Path]): The path of each input file by its name. The name of a file in a
-        folder is its path relative to that folder.
-    RAISES (ValueError): If an input isn't there, the output folder is in an input folder, or two
-        files have the same name.
+    inputs (Sequence[Path]): Files or directories of files. In a directory, hidden files are
+        ignored, as are files about the corpus such as a README (see `is_about_corpus`).
+    folder (Path | None): The output directory. It must not be inside an input directory.
+    RETURNS (dict[str, Path]): The paths of the input files, keyed by name. The name of a file in a
+        directory is its path relative to the directory.
+    RAISES (ValueError): If an input doesn't exist, the output directory is inside an input
+        directory, or two files have the same name.
     """
     sources: dict[str, Path] = {}
     for input_path in inputs:
@@ -72,8 +72,8 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
 
 
 def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
-    """Add an input file to the files by name. It is an error if another file has this name, as
-    both would have the same output."""
+    """Add an input file to `sources`. Raise a CorpusError if another file has the same name,
+    because their output files would collide."""
     earlier_path = sources.setdefault(name, path)
     if earlier_path != path:
         raise CorpusError(f"expected files with different names, got {earlier_path} and {path}")

@@ -1,8 +1,8 @@
-"""The manifest of an output folder: which parts earlier runs have annotated.
+"""The manifest of an output directory, which records the parts that have been annotated.
 
-As soon as the output file of a part is complete, the part gets an entry in the manifest. An entry
-has a *key*, the fingerprint of the model, the settings and the input. A later run keeps the parts
-whose keys would be the same now.
+When the output file of a part is complete, an entry is added to the manifest. Each entry contains a
+*key*, the fingerprint of the model, the settings and the input. A later run keeps a part if its key
+hasn't changed.
 """
 
 import json
@@ -15,37 +15,37 @@ from ...metrics.shift import EntityCounts
 from .inputs import PlannedPart
 
 MANIFEST = "manifest.jsonl"
-"""The name of the manifest, in the output folder."""
+"""The file name of the manifest in the output directory."""
 
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
-"""The name of an output file: the name of its input, and the number of the part."""
+"""The pattern of output file names: the name of the input file and the number of the part."""
 
 N_COUNTS = 3
-"""The number of values per label in `EntityCounts`: see there."""
+"""The number of values per label in `EntityCounts`."""
 
 
 class PartMeasures(NamedTuple):
-    """The measures of a component on the docs of a part, for the test for a shift."""
+    """A component's measures on the docs of a part, for the shift test."""
 
-    scores: list[float]  # the score of each doc that has tokens to predict
-    counts: EntityCounts  # three numbers of entities for each label, summed over the docs
+    scores: list[float]  # the score of each doc with tokens to predict
+    counts: EntityCounts  # three entity counts per label, summed over the docs
 
 
 class ManifestEntry(NamedTuple):
-    """A line of the manifest: a part that is done, and what its output has."""
+    """An entry of the manifest, which describes an annotated part and its output."""
 
-    file: str  # the output file, relative to the folder
+    file: str  # the output file, relative to the output directory
     key: str  # the fingerprint of the part, the model and the settings
     bytes: int  # the size of the output file
-    docs: int  # the number of docs, also of those with an error
-    failed: int  # the number of docs with an error
-    tokens: int  # the number of tokens of the other docs
-    shift: dict[str, PartMeasures]  # by component
+    docs: int  # the number of docs, including failed docs
+    failed: int  # the number of docs that failed
+    tokens: int  # the number of tokens, excluding failed docs
+    shift: dict[str, PartMeasures]  # by component name
     warnings: list[str]
-    first_error: str  # the id and the error of the first doc that failed; empty if none did
+    first_error: str  # the ID and error of the first doc that failed, or an empty string
 
     def to_line(self) -> str:
-        """The entry as a JSON line."""
+        """Serialize the entry to a line of JSON."""
         shift = {name: measures._asdict() for name, measures in self.shift.items()}
         return json.dumps({**self._asdict(), "shift": shift}) + "\n"
 
@@ -59,13 +59,13 @@ ENTRY_TYPES = {
     "tokens": int,
     "shift": dict,
 }
-"""The types that the fields of an entry must have in JSON. "warnings" and "first_error" may be
-missing: 0.3.0 wrote none."""
+"""The JSON types of the required fields of an entry. "warnings" and "first_error" are optional,
+because version 0.3.0 didn't write them."""
 
 
 def read_manifest(folder: Path) -> dict[str, ManifestEntry]:
-    """Read the entries of the manifest of an output folder, by output file. Damaged lines are left
-    out. If a file has several entries, the last one counts."""
+    """Read the manifest of an output directory. Return its entries, keyed by output file name.
+    Damaged lines are skipped. If a file has several entries, the last one is used."""
     path = folder / MANIFEST
     entries: dict[str, ManifestEntry] = {}
     if not path.is_file():
@@ -78,8 +78,8 @@ def read_manifest(folder: Path) -> dict[str, ManifestEntry]:
 
 
 def parse_entry(line: bytes) -> ManifestEntry | None:
-    """Read a line of the manifest. Returns None if it is damaged, or if its file doesn't have the
-    name of an output file."""
+    """Parse a line of the manifest. Return None if the line is damaged or its file name isn't a
+    valid output file name."""
     try:
         json_entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -87,12 +87,12 @@ def parse_entry(line: bytes) -> ManifestEntry | None:
     if not isinstance(json_entry, dict):
         return None
     for name, json_type in ENTRY_TYPES.items():
-        if type(json_entry.get(name)) is not json_type:  # a boolean is an int for `isinstance`
+        if type(json_entry.get(name)) is not json_type:  # `isinstance` accepts bool as int
             return None
     if not OUTPUT.fullmatch(json_entry["file"]):
         return None
-    messages = json_entry.get("warnings", [])  # 0.3.0 wrote none
-    first_error = json_entry.get("first_error", "")  # the same
+    messages = json_entry.get("warnings", [])  # not written by 0.3.0
+    first_error = json_entry.get("first_error", "")  # not written by 0.3.0
     if not is_list_of(messages, str) or not isinstance(first_error, str):
         return None
     shift: dict[str, PartMeasures] = {}
@@ -107,8 +107,8 @@ def parse_entry(line: bytes) -> ManifestEntry | None:
 
 
 def are_measures(value: Any) -> bool:
-    """Whether a JSON value has the fields of `PartMeasures`: the scores of docs, and the counts,
-    which are lists of `N_COUNTS` numbers by label."""
+    """Check whether a JSON value contains valid `PartMeasures`: a list of scores, and a list of
+    `N_COUNTS` numbers per label."""
     if not isinstance(value, dict) or not is_list_of(value.get("scores"), int, float):
         return False
     counts = value.get("counts")
@@ -121,26 +121,27 @@ def are_measures(value: Any) -> bool:
 
 
 def is_list_of(value: Any, *types: type) -> bool:
-    """Whether a JSON value is a list, and each of its items is of one of these types."""
+    """Check whether a JSON value is a list that contains only items of the given types."""
     return isinstance(value, list) and all(type(item) in types for item in value)
 
 
 def find_finished(
     folder: Path, entries: Mapping[str, ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, ManifestEntry]:
-    """Find the planned parts that don't have to be done again. An earlier run has done them with
-    the same input, model and settings, and the output file is still there and has the same size.
+    """Find the planned parts that don't need to be annotated again. A part is finished if an
+    earlier run used the same input, model and settings, and if its output file still exists and has
+    the expected size.
 
-    folder (Path): The output folder.
-    entries (Mapping[str, ManifestEntry]): The entries of earlier runs, by output file.
-    planned (Mapping[str, PlannedPart]): The parts of this run, by output file.
-    RETURNS (dict[str, ManifestEntry]): The entries of these parts, by output file.
+    folder (Path): The output directory.
+    entries (Mapping[str, ManifestEntry]): The entries of earlier runs, by output file name.
+    planned (Mapping[str, PlannedPart]): The parts of this run, by output file name.
+    RETURNS (dict[str, ManifestEntry]): The entries of the finished parts, by output file name.
     """
     finished_entries: dict[str, ManifestEntry] = {}
     for file, planned_part in planned.items():
         entry = entries.get(file)
         path = folder / file
-        # Another key means another input, model or setting.
+        # The key differs if the input, the model or a setting has changed.
         if entry is None or entry.key != planned_part.key or not path.is_file():
             continue
         if path.stat().st_size == entry.bytes:
@@ -154,21 +155,20 @@ def remove_vanished_parts(
     sources: Collection[str],
     planned: Collection[str],
 ) -> None:
-    """Remove output files and entries of parts that no longer exist: their input has become
-    shorter, parts are larger now, or the output has another form.
+    """Remove the output files and entries of parts that no longer exist, because the input is
+    shorter, the parts are larger, or the output format has changed.
 
-    folder (Path): The output folder.
-    entries (dict[str, ManifestEntry]): The entries by output file. Entries of removed files
-        are removed.
-    sources (Collection[str]): The names of the inputs of this run. The output of other inputs
-        stays.
-    planned (Collection[str]): The output files of all parts that the inputs have now.
+    folder (Path): The output directory.
+    entries (dict[str, ManifestEntry]): The entries by output file name. The entries of removed
+        files are deleted in place.
+    sources (Collection[str]): The names of the inputs of this run. Output for other inputs is kept.
+    planned (Collection[str]): The output file names of all parts of this run.
     """
     for file in list(entries):
-        # For example, the third part of a.jsonl is "a.jsonl-00002.spacy".
+        # For example, the output file of the third part of a.jsonl is "a.jsonl-00002.spacy".
         source, _, _ = file.rpartition("-")
-        # Somebody may have written any path into the manifest. But a file whose name begins with
-        # the name of an input is in the folder, so it may be removed.
+        # A manifest from an untrusted source may contain any path. If it starts with the name of an
+        # input, the file is inside the output directory and can be removed safely.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]

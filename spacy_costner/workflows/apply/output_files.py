@@ -1,4 +1,4 @@
-"""The output files of `annotate`: JSONL, Parquet or .spacy."""
+"""Write the output files of `annotate` in JSONL, Parquet or .spacy format."""
 
 import json
 import threading
@@ -17,14 +17,14 @@ from .records import AnnotatedRow, Record, SpanLists, describe_error, to_record
 
 
 def to_line(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> str:
-    """Encode an answer as a JSON line."""
+    """Serialize an answer to a line of JSON."""
     return JSON.encode(to_record(answer, span_lists, with_text)) + "\n"
 
 
 def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
-    """Write answers to a JSONL file. The other arguments of `OutputForm.write` are not needed."""
-    # UTF-8 can't encode half of a surrogate pair. Python writes an escape for it, such as \ud83d,
-    # which JSON reads in the same way.
+    """Write answers to a JSONL file. The other arguments of `OutputForm.write` are ignored."""
+    # UTF-8 can't encode lone surrogates. Write them as escapes such as \ud83d, which are valid in
+    # JSON.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         file.writelines(lines)
 
@@ -32,16 +32,16 @@ def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
 def write_parquet(
     path: Path, records: Iterable[Record], span_lists: SpanLists, with_text: bool
 ) -> None:
-    """Write answers to a Parquet file. The column of ids has integers of 64 bits if all ids are
-    such integers, and strings otherwise. Each list of spans is a column."""
+    """Write answers to a Parquet file. IDs are stored as 64-bit integers if possible, and as
+    strings otherwise. Each list of spans is stored in a separate column."""
     parquet = require_pyarrow()
     import pyarrow
 
     rows = list(records)
     text = pyarrow.string()
     number = pyarrow.int64()
-    # The type of a boolean is not int. Larger integers don't fit into 64 bits with a sign; those
-    # that are too low were refused when the rows were read.
+    # Compare the type to exclude booleans. Larger integers don't fit into signed 64 bits. Integers
+    # that are too low have already been rejected when the rows were read.
     has_number_ids = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
         if not has_number_ids:
@@ -67,7 +67,7 @@ def write_parquet(
 
 
 class Packers(threading.local):
-    """A msgpack packer for each thread, as threads must not share one."""
+    """A msgpack packer per thread. Packers aren't thread-safe."""
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(use_bin_type=True)
@@ -77,32 +77,32 @@ PACKERS = Packers()
 
 
 def to_packed_doc(answer: AnnotatedRow, *_: Any) -> tuple[Doc, bytes]:
-    """Make the doc of an answer, and pack its `user_data`: the user data of the input, and
-    "id". For an error, the doc is empty, and its user data have "error", too. Only the other
-    formats of output need more arguments."""
+    """Return the doc of an answer and its packed `user_data`, which includes the "id". If the
+    answer is an error, the doc is empty and the user data also includes the "error". The other
+    arguments of `OutputForm.encode` are ignored."""
     row, doc_or_error = answer
     if isinstance(doc_or_error, Exception):
         doc = Doc(Vocab())
         doc.user_data["error"] = describe_error(doc_or_error)
     else:
         doc = doc_or_error
-        realign(doc)  # DocBin can't read spans whose tokens were merged or split since.
-        doc.user_data.pop("error", None)  # The input may have such a key.
+        realign(doc)  # DocBin can't read spans with tokens that were merged or split
+        doc.user_data.pop("error", None)  # the input may contain this key
     doc.user_data["id"] = row.id
-    # DocBin packs categories and groups of spans only when the part is complete. An error would
-    # then stop all docs of the part. They are packed here as a trial, so that only this doc fails.
+    # DocBin only serializes categories and span groups when the part is complete, so an error would
+    # affect all docs of the part. Pack them once here, so that only this doc fails.
     pack = PACKERS.packer.pack  # the packer of this thread
     pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
-    # The user data are packed as DocBin packs them, but by one packer for all docs. DocBin would
-    # make a packer for each doc, which takes three quarters of the time.
+    # Pack the user data in DocBin's format, but reuse the packer. DocBin creates a packer for each
+    # doc, which takes three quarters of the time.
     return doc, pack(doc.user_data)
 
 
 def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) -> None:
     """Write docs with their packed user data to a .spacy file. The other arguments of
-    `OutputForm.write` are not needed."""
-    # `store_user_data` is off while docs are added, so that DocBin doesn't pack the user data
-    # again, and on when they are saved.
+    `OutputForm.write` are ignored."""
+    # Only set `store_user_data` before saving. Otherwise, DocBin would pack the user data again
+    # when a doc is added.
     doc_bin = DocBin(store_user_data=False)
     for doc, user_data in packed_docs:
         doc_bin.add(doc)
@@ -112,16 +112,16 @@ def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) 
 
 
 JSON = json.JSONEncoder(ensure_ascii=False)
-"""Encodes all records. `json.dumps` would make an encoder for each."""
+"""The encoder for all records. `json.dumps` would create an encoder for each record."""
 
 
 class OutputForm(NamedTuple):
-    """How answers are written in one form of the output.
+    """An output format.
 
-    encode (Callable[[AnnotatedRow, SpanLists, bool], Any]): Encodes an answer: see `to_record`. If
-        it raises an error, the row gets the error instead of its doc.
-    write (Callable[..., None]): Writes encoded answers to a file. Its arguments are the path, the
-        encoded answers, and then the other arguments of `encode`.
+    encode (Callable[[AnnotatedRow, SpanLists, bool], Any]): Encodes an answer. See `to_record` for
+        the arguments. If it raises an error, the error is written instead of the doc.
+    write (Callable[..., None]): Writes encoded answers to a file. It is called with the path, the
+        encoded answers, and the second and third argument of `encode`.
     """
 
     encode: Callable[[AnnotatedRow, SpanLists, bool], Any]

@@ -1,4 +1,4 @@
-"""Annotate parts of input files. Workers annotate several parts at a time."""
+"""Annotate parts of input files in parallel."""
 
 import gc
 import math
@@ -32,16 +32,17 @@ from .records import AnnotatedRow, describe_error, span_lists_of
 from .shift_measures import components_that_measure, measure_doc
 
 BYTES_OF_GROUP = 1 << 16
-"""Parts of fewer bytes are annotated together, in groups of at most this size."""
+"""Smaller parts are annotated together in groups of at most this size, in bytes."""
 
 MIN_GROUPS = 16
-"""The minimum number of groups, if there are as many parts."""
+"""The size of a group is at most the total size of all parts divided by `MIN_GROUPS`, unless the
+group consists of a single part."""
 
 
 class PartSettings(NamedTuple):
-    """How all parts are annotated and written."""
+    """The settings for annotating and writing all parts."""
 
-    folder: Path  # the output folder
+    folder: Path  # the output directory
     load: Callable[[], Language]  # loads the pipeline
     read: Callable[[Language, FilePart], Iterable[TextRow]]  # reads the rows of a part
     form: str  # one of `OUTPUT_FORMS`
@@ -54,21 +55,21 @@ def annotate_parts(
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
 ) -> tuple[dict[str, ManifestEntry], dict[str, str]]:
-    """Annotate parts by workers. As soon as a part is done, its entry is added to the manifest; for
-    small parts, as soon as their group is done.
+    """Annotate parts with parallel workers. When a group is finished, the entries of its parts are
+    added to the manifest.
 
-    groups (Sequence[dict[str, PlannedPart]]): The parts, keyed by the names of their output files,
-        in groups that are annotated together: see `group_parts`.
-    part_settings (PartSettings): How they are annotated.
-    make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
-    RETURNS (tuple[dict[str, ManifestEntry], dict[str, str]]): The entries of the parts that were
-        written, and the errors of the parts that were not, both keyed by the names of output files.
-        The output that an earlier run wrote for such a part stays.
+    groups (Sequence[dict[str, PlannedPart]]): The groups of parts to annotate together, keyed by
+        output file name. See `group_parts`.
+    part_settings (PartSettings): The settings for annotating and writing the parts.
+    make_executor (MakeExecutor | None): Creates the executor for the workers. See `runs.run_all`.
+    RETURNS (tuple[dict[str, ManifestEntry], dict[str, str]]): The manifest entries of the parts
+        that were written and the errors of the parts that failed, both keyed by output file name.
+        If a part fails, its output from an earlier run is kept.
     RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
     begin = perf_counter()
-    n_failed = 0  # the number of docs that failed so far
+    n_failed = 0  # number of docs that failed so far
     n_tokens = 0
     written_entries: dict[str, ManifestEntry] = {}
     errors: dict[str, str] = {}
@@ -77,7 +78,7 @@ def annotate_parts(
         for file, ended in run_groups(groups, part_settings, make_executor):
             if isinstance(ended, ManifestEntry):
                 written_entries[file] = ended
-                # Flush it, so that the next command finds it if this one is killed.
+                # Flush the entry, so that it isn't lost if this process is killed.
                 manifest.write(ended.to_line())
                 manifest.flush()
                 n_failed += ended.failed
@@ -86,7 +87,7 @@ def annotate_parts(
                 raise ValueError(f"annotate: {file}: {ended.reason}")
             else:
                 errors[file] = ended.reason
-                # A worker that was killed may have left a half-written file next to the output.
+                # A killed worker may have left a partially written temporary file.
                 clear(folder / file)
             speed = n_tokens / (perf_counter() - begin)
             bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
@@ -95,17 +96,17 @@ def annotate_parts(
 
 
 def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPart]]:
-    """Divide parts into groups that are annotated together. Parts of `BYTES_OF_GROUP` or more are
-    alone. There are at least `MIN_GROUPS` groups, if there are as many parts, so that all workers
-    have some, and a run that is killed has written some.
+    """Divide parts into groups to annotate together. A group is limited to `BYTES_OF_GROUP` bytes,
+    and larger parts form a separate group. If there is little text, groups are smaller (see
+    `MIN_GROUPS`), so that all workers are used and results are saved frequently.
 
-    planned (Mapping[str, PlannedPart]): The parts, keyed by the names of their output files.
-    RETURNS (list[dict[str, PlannedPart]]): The groups, in the same order.
+    planned (Mapping[str, PlannedPart]): The parts, keyed by output file name.
+    RETURNS (list[dict[str, PlannedPart]]): The groups, with the parts in their original order.
     """
     n_bytes = sum(part.n_bytes for part, _ in planned.values())
     bytes_of_group = min(BYTES_OF_GROUP, n_bytes / MIN_GROUPS)
     groups: list[dict[str, PlannedPart]] = []
-    n_bytes_so_far = math.inf  # of the last group: the first part begins one
+    n_bytes_so_far = math.inf  # size of the last group; infinite, so the first part starts a group
     for file, planned_part in planned.items():
         n_bytes_so_far += planned_part.part.n_bytes
         if n_bytes_so_far > bytes_of_group:
@@ -120,9 +121,9 @@ def run_groups(
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
 ) -> Iterator[tuple[str, ManifestEntry | Failed]]:
-    """Annotate groups of parts, each by a worker. If workers die with a group, its parts are
-    annotated one by one, so that only the part on which they die fails. Yields
-    the output file of each part, and its entry or its error."""
+    """Annotate groups of parts with parallel workers. If a group makes workers crash, its parts are
+    retried separately, so that only the part that causes the crash fails. Yields the output file
+    name of each part and its manifest entry or its error."""
     runs: list[Run] = []
     for group in groups:
         arguments = {"planned": group, "part_settings": part_settings}
@@ -142,10 +143,12 @@ def run_groups(
 
 
 def digest_model(model: str, code_path: str | None) -> str:
-    """The fingerprint of a pipeline and of the Python file with its registered functions.
+    """Compute the fingerprint of a pipeline and the Python file with its registered functions.
 
-    model (str): The pipeline, a package or a folder.
-    RAISES (ValueError): If it isn't a pipeline.
+    model (str): Package name or path of the pipeline.
+    code_path (str | None): Path to the Python file, if any.
+    RETURNS (str): The fingerprint.
+    RAISES (ValueError): If `model` isn't a pipeline.
     """
     path = Path(model)
     loading.check_is_pipeline(model)
@@ -159,10 +162,11 @@ def digest_model(model: str, code_path: str | None) -> str:
 
 
 class AnswersOfParts:
-    """Annotates the rows of parts. Parts are small, or alone: a batch has rows of several parts.
+    """An annotator for a group of parts. Batches may contain rows from several parts, because the
+    parts of a group are small.
 
     nlp (Language): The pipeline.
-    planned (Mapping[str, PlannedPart]): The parts, keyed by the names of their output files.
+    planned (Mapping[str, PlannedPart]): The parts, keyed by output file name.
     read (Callable[[Language, FilePart], Iterable[TextRow]]): Reads the rows of a part.
     """
 
@@ -177,36 +181,36 @@ class AnswersOfParts:
         self._parts = [part for part, _ in planned.values()]
         self._number_of_file = {file: number for number, file in enumerate(planned)}
         self._rows = self._read_rows()
-        # The answers that have not been taken yet, each with the index of its part
+        # Part indices and answers that haven't been yielded yet
         self._waiting: deque[tuple[int, AnnotatedRow]] = deque()
-        self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
-        self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read
+        self._messages: list[dict[str, None]] = [{} for _ in planned]  # dicts as ordered sets
+        self._errors: dict[int, Exception] = {}  # read errors by part index
 
     def of_part(self, file: str) -> Iterator[AnnotatedRow]:
-        """Annotate the rows of a part. The part is named by its output file, and parts have to be
-        taken in order. If the part can't be read to its end, the error is raised after the last
-        row."""
+        """Annotate the rows of the part with the given output file name. This method must be called
+        for the parts in order. If reading the part fails, the error is raised after the last row
+        that could be read."""
         number = self._number_of_file[file]
         waiting = self._waiting
         while True:
             while waiting and waiting[0][0] <= number:
                 number_of_answer, answer = waiting.popleft()
-                # An earlier part may have left some, as it couldn't be written.
+                # Skip answers left over from an earlier part that couldn't be written.
                 if number_of_answer == number:
                     yield answer
-            # What is waiting now belongs to later parts.
+            # Any answers that are still waiting belong to later parts.
             if waiting or not self._annotate_batch():
                 break
         if number in self._errors:
             raise self._errors[number]
 
     def messages_of(self, file: str) -> list[str]:
-        """The warnings of the batches that have rows of a part, each once, in order. Some may be of
-        other parts in the same batch."""
+        """Return the unique warnings for the batches that contain rows of a part, in order. They
+        may include warnings for other parts in the same batches."""
         return list(self._messages[self._number_of_file[file]])
 
     def _annotate_batch(self) -> bool:
-        """Annotate the next batch. Returns False if there are no rows left."""
+        """Annotate the next batch. Return False if there are no more rows."""
         with warnings.catch_warnings(record=True) as caught:
             batch = list(islice(self._rows, self._nlp.batch_size))
             answers = annotate_batch(self._nlp, [row for _, row in batch])
@@ -218,8 +222,8 @@ class AnswersOfParts:
         return bool(batch)
 
     def _read_rows(self) -> Iterator[tuple[int, TextRow]]:
-        """Read the rows of all parts, each with the index of its part. A part that can't be read
-        ends early."""
+        """Read the rows of all parts. Yields the index of the part and the row. If reading a part
+        fails, its remaining rows are skipped."""
         for number, part in enumerate(self._parts):
             try:
                 for row in self._read(self._nlp, part):
@@ -231,16 +235,17 @@ class AnswersOfParts:
 def annotate_group(
     planned: Mapping[str, PlannedPart], part_settings: PartSettings
 ) -> list[tuple[str, ManifestEntry | Failed]]:
-    """Annotate the parts of a group together, and write the output file of each. This is what a
-    worker does. Returns the output file of each part, and its entry for the manifest or its error.
+    """Annotate a group of parts and write their output files. This function is executed by workers.
+    Return the output file name of each part and its manifest entry or its error.
 
-    A part fails if it can't be read or written, if the worker sees another model, input or folder
-    than this run has or, with `on_error = "raise"`, if one of its docs fails. Then the parts after
-    it are missing.
+    A part fails if it can't be read or written, or if the model, input or output directory on the
+    worker differs from the main process. If `on_error` is "raise", a part also fails if one of its
+    docs fails, and the remaining parts of the group are not annotated.
     """
     folder = part_settings.folder
     try:
-        # The manifest was written before. Without it this is another folder.
+        # The manifest was written before the workers started. If it's missing, this is a different
+        # directory, for example on another machine.
         if not (folder / MANIFEST).is_file():
             message = "expected the output folder of this run, got none on this worker"
             raise ValueError(f"{folder}: {message}")
@@ -271,24 +276,24 @@ def write_part(
     nlp: Language,
     part_settings: PartSettings,
 ) -> ManifestEntry:
-    """Write the output file of a part, and count what is in it, for the manifest. The file is
-    relative to the folder. It is an error if a doc fails and `on_error` is "raise"."""
+    """Annotate a part, write its output file and create its manifest entry. `file` is relative to
+    the output directory. Raise a ValueError if a doc fails and `on_error` is "raise"."""
     path = part_settings.folder / file
     source = planned_part.part.path
-    # The lists of spans that each row of the output has in addition to its entities
+    # The lists of spans to output in addition to the entities
     span_lists = span_lists_of(nlp)
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
     counts = OutputCounts(components_that_measure(nlp))
 
     def encode_answers() -> Iterator[Any]:
-        """Annotate the rows one batch after another, count them, and encode each for the file."""
+        """Annotate the rows in batches, and encode and count the results."""
         for row, answer in answers.of_part(file):
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             except Exception as error:
-                # A component has written something to the doc that a file of this form can't hold.
-                # The row gets this error instead of the doc.
+                # A component has stored data on the doc that can't be written in this format. Write
+                # the error instead of the doc.
                 answer = error
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             if isinstance(answer, Doc):
@@ -301,12 +306,12 @@ def write_part(
             yield encoded
 
     def write(new_file: Path) -> None:
-        """Annotate the rows and write the output, one answer after another. So the part is never in
-        memory as a whole, unless its form needs that."""
+        """Annotate the rows and write the output incrementally, so that the part isn't loaded into
+        memory unless the format requires it."""
         output_form.write(new_file, encode_answers(), span_lists, with_text)
 
-    # Warnings are kept in the entry. The command shows them, also from other processes, and for
-    # parts that an earlier run has annotated.
+    # Store the warnings in the entry. The command can then show warnings from other processes and
+    # for parts annotated in an earlier run.
     with warnings.catch_warnings(record=True) as caught:
         save_file(path, write, is_clear=True)
 
@@ -319,16 +324,15 @@ def write_part(
         failed=counts.n_failed,
         tokens=counts.n_tokens,
         shift=counts.rounded_measures(),
-        warnings=list(dict.fromkeys(messages)),  # each once, in order
+        warnings=list(dict.fromkeys(messages)),  # unique, in order
         first_error=counts.first_error,
     )
 
 
 class OutputCounts:
-    """What the output of a part has so far: its docs, its tokens, the docs that failed, and what
-    components have measured for the test for a shift.
+    """Running counts of the docs, tokens and errors in a part, and the measures for the shift test.
 
-    measuring (Mapping[str, CostSensitiveNER]): The components that measure docs, by name.
+    measuring (Mapping[str, CostSensitiveNER]): The components that measure docs, keyed by name.
     """
 
     def __init__(self, measuring: Mapping[str, CostSensitiveNER]) -> None:
@@ -342,21 +346,21 @@ class OutputCounts:
             self._measures[name] = PartMeasures(scores=[], counts={})
 
     def add_doc(self, doc: Doc) -> None:
-        """Count an annotated doc, and measure it."""
+        """Count an annotated doc and add its measures."""
         self.n_docs += 1
         self.n_tokens += len(doc)
         for name, ner in self._measuring.items():
             measure_doc(ner, doc, self._measures[name])
 
     def add_error(self, message: str) -> None:
-        """Count a doc that failed."""
+        """Count a doc that failed. Only the first error message is kept."""
         self.n_docs += 1
         self.n_failed += 1
         self.first_error = self.first_error or message
 
     def rounded_measures(self) -> dict[str, PartMeasures]:
-        """The measures of each component. The test for a shift compares rounded scores, as more
-        digits would vary with the batches."""
+        """Return the measures of each component. Scores are rounded because their last digits
+        depend on how docs are batched."""
         measures_of_components: dict[str, PartMeasures] = {}
         for name, measures in self._measures.items():
             scores = rounded(measures.scores).tolist()
@@ -366,9 +370,9 @@ class OutputCounts:
 
 @contextmanager
 def collecting_new_objects_only() -> Iterator[None]:
-    """In a `with` block, the garbage collector skips all objects that existed before, such as those
-    of the pipeline. Otherwise it would take a twelfth of the time of annotating."""
-    # `unfreeze` would also release what the program itself has frozen, so it isn't called then.
+    """Exclude existing objects, such as the pipeline, from garbage collection during a `with`
+    block. Otherwise, garbage collection would take a twelfth of the annotation time."""
+    # Don't unfreeze objects that were already frozen by the program.
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
@@ -380,13 +384,14 @@ def collecting_new_objects_only() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int) -> Language:
-    """Load a pipeline, or return the one that this process has already loaded.
+    """Load a pipeline, or return it if this process has already loaded it.
 
-    model (str): The pipeline, a package or a folder.
-    model_digest (str): The fingerprint that the pipeline had when the run began.
-    code_path (str | None): Python file that is imported first.
+    model (str): Package name or path of the pipeline.
+    model_digest (str): The fingerprint of the pipeline at the start of the run.
+    code_path (str | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (ValueError): If somebody has changed the pipeline since then.
+    RETURNS (Language): The loaded pipeline.
+    RAISES (ValueError): If the pipeline has changed since the start of the run.
     """
     if digest_model(model, code_path) != model_digest:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Annotated docs as records: dictionaries with ids, entities and other spans."""
+"""Convert annotated docs to dictionaries with IDs, entities and other spans."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,26 +16,26 @@ from ...readers.file_parts import TextRow
 from ...readers.files import encodable
 
 AnnotatedRow = tuple[TextRow, Doc | Exception]
-"""A row of an input with what the pipeline made of it: the annotated doc, or the error."""
+"""An input row and the annotated doc, or the error if annotation failed."""
 
 SpanLists = dict[str, list[str]]
-"""The lists of spans that a record has in addition to its entities. A key is the name of such a
-list: "spans", "alternatives" or "guaranteed". The value of "spans" says which groups of `doc.spans`
-the list has, by their keys. The other values are empty: there, an attribute of each group says
-which list it belongs to."""
+"""The lists of spans that a record contains in addition to its entities. The possible keys are
+"spans", "alternatives" and "guaranteed". The value of "spans" lists the keys of its groups in
+`doc.spans`. The other values are empty, because their groups are identified by an attribute."""
 
 Record = dict[str, Any]
-"""An answer as a dictionary: a JSON line, or a Parquet row. See `to_record`."""
+"""An answer as a dictionary, which is written as a line of JSON or a Parquet row. See
+`to_record`."""
 
 
 def span_lists_of(nlp: Language) -> SpanLists:
-    """Find which lists of spans the records of a pipeline have. They have "spans" if a component
-    has a `spans_key`, "alternatives" if a component writes alternatives, and "guaranteed" if a
-    component writes a guaranteed set.
+    """Determine which lists of spans to include in a pipeline's records: "spans" if a component has
+    a `spans_key`, "alternatives" if a component predicts alternatives, and "guaranteed" if a
+    component predicts a guaranteed set.
 
     nlp (Language): The pipeline.
-    RETURNS (SpanLists): The names of the lists. The value of "spans" is the `spans_key` of each
-        component, the other values are empty: see `SpanLists`.
+    RETURNS (SpanLists): The lists of spans. The value of "spans" contains the `spans_key` of each
+        component. The other values are empty. See `SpanLists`.
     """
     span_lists: SpanLists = {}
     for _, pipe in nlp.pipeline:
@@ -54,15 +54,15 @@ def span_lists_of(nlp: Language) -> SpanLists:
 
 
 def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> Record:
-    """Make the record of an answer.
+    """Convert an answer to a record.
 
-    answer (AnnotatedRow): The row of the input, with its annotated doc or the error of annotating
-        it.
-    span_lists (SpanLists): The lists of spans that the record gets.
-    with_text (bool): Whether it gets the text.
-    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, which
-        are None if no component has written them; or {"id": …, "text": …, "error": …}. A span has
-        "start" and "end", in characters, "label" and "score", which is its probability or None.
+    answer (AnnotatedRow): The input row and its annotated doc or error.
+    span_lists (SpanLists): The lists of spans to include.
+    with_text (bool): Whether to include the text.
+    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, or
+        {"id": …, "text": …, "error": …} if annotation failed. A list of spans is None if no
+        component has written it. Each span has "start" and "end" in characters, a "label", and a
+        "score", which is its probability or None.
     """
     row, doc_or_error = answer
     record: Record = {"id": row.id}
@@ -77,14 +77,14 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     for name, keys in span_lists.items():
         if name == "spans":
             groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
-        else:  # "alternatives" or "guaranteed", which their groups have as their "set"
+        else:  # "alternatives" or "guaranteed", stored in the attribute "set" of their groups
             groups_of_list[name] = [
                 group for group in groups_with_scores if group.attrs.get("set") == name
             ]
 
-    # Several groups may have a score for the same characters and label. The last one that is read
-    # here counts. `scored_groups` has predicted entities first, so it is reversed: the score of a
-    # predicted entity replaces the probability of an alternative or of a guaranteed set.
+    # Several groups may contain a score for the same offsets and label. Later scores overwrite
+    # earlier ones. `scored_groups` returns predicted entities first, so reverse it to let their
+    # scores overwrite the scores of alternatives and guaranteed sets.
     scores: dict[Place, float] = {}
     for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
@@ -95,8 +95,8 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     record["entities"] = spans_to_json(entity_places, scores)
     for name, groups in groups_of_list.items():
         if not groups:
-            # No component has written this list to the doc. An empty list would say that one has
-            # looked for such spans and found none.
+            # No component has written this list. An empty list would mean that a component ran and
+            # predicted no such spans.
             record[name] = None
             continue
         places: list[Place] = []
@@ -107,7 +107,7 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
 
 
 def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:
-    """Make a dictionary for each span. Not all spans have a score."""
+    """Convert spans to dictionaries. The score of a span is None if it isn't in `scores`."""
     spans: list[Record] = []
     for place in places:
         start, end, label = place
@@ -116,8 +116,8 @@ def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> lis
 
 
 def describe_error(error: Exception) -> str:
-    """The text of an error for the output. The message alone if it may be from this package.
-    Otherwise the class of the error is written before it."""
+    """Format an error for the output. The message is prefixed with the error class, except for a
+    ValueError or CorpusError, which this package raises."""
     if type(error) in (ValueError, CorpusError):
         return encodable(error)
     return encodable(f"{type(error).__name__}: {error}")

@@ -1,8 +1,8 @@
-"""Measure docs while they are annotated, for the test for a shift.
+"""Measure docs during annotation to test for a distribution shift.
 
-A component may measure each doc, to test whether docs are still like its calibration docs: see
-`metrics.shift`. The measures of a part are in its entry of the manifest, so that parts that are
-kept can be tested, too.
+Components can measure each doc to test whether the docs still resemble the calibration docs (see
+`metrics.shift`). The measures of a part are stored in its manifest entry, so that the test can
+include parts from earlier runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,35 +19,36 @@ from .manifest import N_COUNTS, ManifestEntry, PartMeasures
 def find_shift_of_parts(
     load: Callable[[], Language], entries: Sequence[ManifestEntry]
 ) -> dict[str, Shift]:
-    """Test whether the docs of all parts are like the calibration docs, for each component that
-    measured them.
+    """Test whether the docs of all parts resemble the calibration docs. The test is run for each
+    component that measured the docs.
 
     load (Callable[[], Language]): Loads the pipeline.
-    entries (Sequence[ManifestEntry]): The entries of all parts.
-    RETURNS (dict[str, Shift]): The results, by component.
+    entries (Sequence[ManifestEntry]): The manifest entries of all parts.
+    RETURNS (dict[str, Shift]): The test results by component name.
     """
-    components: dict[str, None] = {}  # The keys are an ordered set.
+    components: dict[str, None] = {}  # a dict as an ordered set
     for entry in entries:
         components.update(dict.fromkeys(entry.shift))
     shift: dict[str, Shift] = {}
     for name in components:
         ner = dict(load().pipeline).get(name)
         if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
-            continue  # The manifest was changed: this component has measured nothing.
+            continue  # the manifest was edited: this component can't have measured docs
         total = PartMeasures(scores=[], counts={})
         for entry in entries:
             if name in entry.shift:
                 add_part(total, entry.shift[name])
         calibration = ner.calibration_scores.pool()  # scores of all calibration docs
-        # A test in the order of the docs would find changes from the first to the last.
+        # In their original order, the test would also detect changes from the first to the last
+        # doc.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
     return shift
 
 
 def add_part(total: PartMeasures, measures: PartMeasures) -> None:
-    """Add what was measured of a part to what was measured of the previous parts. The total is
-    changed. Sums of each label: the `N_COUNTS` sums of `EntityCounts`. Shape: (N_COUNTS,)"""
+    """Add the measures of a part to the total in place. The scores are concatenated, and the
+    `N_COUNTS` counts of each label are summed."""
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():
         sums = total.counts.setdefault(label, [0.0] * N_COUNTS)
@@ -56,8 +57,9 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
 
 
 def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
-    """The components of a pipeline that measure docs for the test for a shift, by name. They write
-    probabilities, and have scores of calibration docs to compare the scores of other docs with."""
+    """Return the components of a pipeline that measure docs for the shift test, keyed by name.
+    These components predict probabilities and store the scores of calibration docs for
+    comparison."""
     components: dict[str, CostSensitiveNER] = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
@@ -66,19 +68,19 @@ def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
 
 
 def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:
-    """Add what a component has measured of a doc to the measures of its part: the score of the doc
-    for the test for a shift, unless all of its tokens are preset, and expected numbers of entities.
-    The doc doesn't count if another component has since removed its spans.
+    """Add a component's measures of a doc to the measures of its part: the score of the doc for the
+    shift test, unless all of its tokens are preset, and the expected numbers of entities. Docs are
+    skipped if another component has removed the spans.
 
-    ner (CostSensitiveNER): The component, which has predicted the doc: one of
-        `components_that_measure`.
-    measures (PartMeasures): The measures of the part. They are changed.
+    ner (CostSensitiveNER): One of the `components_that_measure`.
+    doc (Doc): The doc, annotated by the component.
+    measures (PartMeasures): The measures of the part. They are updated in place.
     """
     assert ner.confidence is not None
     spans_key = ner.confidence.spans_key
     try:
         score = add_measures(doc, spans_key, ner.name, ner.own_labels, measures.counts)
-    except ValueError:  # the spans of the component are no longer in the doc
+    except ValueError:  # the component's spans are no longer on the doc
         return
     if score is not None:
         measures.scores.append(score)
