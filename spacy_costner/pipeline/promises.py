@@ -66,7 +66,7 @@ class Terms:
     by_group: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the terms. For errors see the class."""
+        """Check the terms. Raise a ValueError if a term is invalid."""
         if self.miss is None and self.false_alarm is None:
             raise ValueError("expected miss or false_alarm, got none")
         if self.miss is not None and self.false_alarm is not None:
@@ -82,7 +82,8 @@ class Terms:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
-        """Create terms from the arguments of `guarantee`. For errors see the class."""
+        """Create terms from the arguments of `guarantee`. Raise a ValueError if a term is
+        invalid."""
         return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
