@@ -27,7 +27,7 @@ class TokenAttrs:
     """The N tokens of a batch of B docs.
 
     orth (Ints1d): The hash of each token's text. Shape: (N,)
-    iob (Ints1d): spaCy's ENT_IOB of each token: see `iob`. Shape: (N,)
+    iob (Ints1d): spaCy's ENT_IOB of each token: see `annotation.iob`. Shape: (N,)
     label (Ints1d): The hash of each token's entity label, or 0. Shape: (N,)
     is_space (Array1d): True for whitespace tokens. Shape: (N,)
     begins_sentence (Array1d): True for tokens with a sentence start. Shape: (N,)
