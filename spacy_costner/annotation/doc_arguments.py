@@ -6,7 +6,7 @@ from spacy.tokens import Doc
 
 
 def refuse_doc(docs: Iterable[Doc]) -> None:
-    """Check that `docs` is not a single doc, whose tokens could be mistaken for docs.
+    """Check that `docs` is not a single doc. Iterating over a single doc would yield tokens.
 
     RAISES (ValueError): If `docs` is a single doc.
     """

@@ -11,18 +11,18 @@ from typing import NamedTuple
 from spacy.tokens import Doc
 
 LEAST_RATIO = 2.0
-"""The minimum ratio of neighbouring to distant docs that share entities, for neighbouring docs to
-be considered parts of the same texts."""
+"""Neighbouring docs are considered parts of the same text only if they share entities more than
+this many times as often as distant docs."""
 
 LEAST_DEVIATIONS = 3.0
-"""The minimum difference between these numbers of docs, in standard deviations."""
+"""The difference must also exceed this number of standard deviations."""
 
 
 class SharedEntities(NamedTuple):
-    """The numbers of docs that share an entity text with another doc.
+    """Counts of docs that share an entity with another doc. Entities are compared by their text.
 
     n_docs (int): The number of docs with entities.
-    n_neighbours (int): The number of these docs that share an entity with the next one.
+    n_neighbours (int): The number of these docs that share an entity with the next doc.
     n_distant (int): The number of these docs that share an entity with the doc half a corpus away.
     """
 

@@ -9,8 +9,8 @@ from spacy.training import Example
 from thinc.types import Array1d
 
 WITHOUT_SENTENCES = "spacy_costner.without_sentences"
-"""The key in `doc.user_data` that marks predicted docs that training must not split at the sentence
-starts of their references. It is set by the corpus reader if its setting `sentences` is false."""
+"""The key in `doc.user_data` of predicted docs that must not be split at the sentence starts of
+their references in training. It is set by the corpus reader if its setting `sentences` is false."""
 
 
 def sentence_starts(example: Example) -> Array1d:

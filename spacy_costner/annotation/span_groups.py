@@ -24,7 +24,7 @@ def replace_spans(
 ) -> None:
     """Write the predicted spans of a component to a key in `doc.spans`. Existing spans with labels
     of the component are replaced. Spans with other labels are kept, with their scores or NaN. (They
-    are removed if they start or end within a token that was merged.)
+    are removed if they start or end within a merged token.)
 
     doc (Doc): The doc, which is modified in place.
     key (str): The key to write to.
@@ -106,8 +106,8 @@ def scored_attrs(
 
 def read_group(group: SpanGroup) -> list[ScoredSpan]:
     """Read the spans of a group and their scores, even after tokens were merged or split. Spans
-    that other code has added to the group have no score, and are skipped if they can't be read any
-    more."""
+    that other code has added to the group have no score, and are skipped if they can no longer be
+    read."""
     scores = _read_scores(group.attrs)
     start_chars: Any = group.attrs.get("start_char")
     end_chars: Any = group.attrs.get("end_char")

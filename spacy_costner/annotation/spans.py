@@ -1,7 +1,7 @@
 """Convert between the spans under a key in `doc.spans`, which may overlap, and entities.
 
-Several components can share a key, with different labels. The spans with the labels of a single
-component don't overlap, so that the component can be trained on them like on entities.
+Several components can share a key, each with different labels. The spans of a single component
+don't overlap, so the component can be trained on them as if they were entities.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -42,8 +42,8 @@ def missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
 
 
 def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
-    """Select spans without overlap, preferring longer spans and, if the length is the same, the
-    first span.
+    """Select non-overlapping spans. Longer spans are preferred and, among spans of the same length,
+    the first span.
 
     doc (Doc): The doc with the spans.
     key (str): The key of the spans in `doc.spans`.

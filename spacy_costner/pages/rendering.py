@@ -19,7 +19,7 @@ def get_template(
     package: str = __package__,
     autoescape: bool = False,
 ) -> Template:
-    """Load a template. Templates are cached by arguments.
+    """Load a template. The loaded templates are cached.
 
     name (str): The file name of the template.
     *filters (Callable[..., Any]): The functions to use as filters in the template, under their

@@ -3,7 +3,7 @@ valid.
 
 Calibration docs are the annotated docs used by `calibrate`, `tune` and `guarantee` to evaluate a
 component. A *guarantee*, created by the command `guarantee`, is a statement such as "this set of
-spans misses at most 5 % of the entities".
+spans misses at most 5% of the entities".
 """
 
 import warnings
@@ -114,8 +114,8 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Check whether settings in `cfg` were edited. Drop the guarantee, with a warning, if it
-        depends on an edited setting, and also the scores of the calibration docs if they do."""
+        """Check whether settings in `cfg` were edited. Drop the guarantee and the scores of the
+        calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
         # `check` has already dropped the scores if they are invalid.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
@@ -202,8 +202,8 @@ class CalibratedPipe(TrainablePipe):
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs belong to groups without a guarantee, for which there were no calibration
-        docs or too few."""
+        """Warn if docs belong to groups without a guarantee. These groups had no calibration docs
+        or too few."""
         # Docs without a value for the key belong to the group None, shown as "None" in the message.
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:

@@ -1,9 +1,9 @@
 """The calibration results of a component, and checks that they are still valid.
 
-A *guarantee* is a statement such as "this set of spans misses at most 5 % of the entities". The
+A *guarantee* is a statement such as "this set of spans misses at most 5% of the entities". The
 shift test compares the *scores* of the calibration docs with the scores of other docs. Both are
 only valid for the weights at calibration and for certain settings in `cfg`. Users may edit `cfg`,
-so `CalibrationState.check` checks for edits before each prediction.
+so `CalibrationState.check` looks for edits before each prediction.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +23,7 @@ from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
-"""The number of calls to `predict` that compare how docs were read with how the calibration docs
-were read."""
+"""The maximum number of batches for which `predict` checks how docs were read."""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
 """The keys of `cfg` that the shift test depends on. It also depends on the weights and on the own

@@ -1,15 +1,15 @@
 """The pipeline component `cost_sensitive_ner`: its settings, training and prediction.
 
 The component delegates most of its work: `training.objective` computes the loss, `prediction`
-computes entities and probabilities, and `doc_writer` writes them to docs. Saving and loading are
-implemented in the base class in `saved_pipe`, and the handling of calibration results in the base
-class in `calibrated_pipe`.
+computes entities and probabilities, and `doc_writer` writes them to docs. Its base classes
+implement saving and loading (`saved_pipe`) and the storage of calibration results
+(`calibrated_pipe`).
 
 The model scores the tags of each token. The scores of a batch are called *potentials*. They define
 a probability distribution over tags and entities, the *posterior*, and *decoding* selects entities
 from it. A *preset* entity is an entity that is set on a doc before the component runs. A
 *guarantee*, created by the command `guarantee`, is a statement such as "this set of spans misses at
-most 5 % of the entities".
+most 5% of the entities".
 """
 
 import warnings
@@ -92,8 +92,8 @@ class CostSensitiveNER(SavedPipe):
         `doc.ents`, as for spaCy's `spancat`.
     own_labels (list[str] | None): The labels of the spans to write. Requires a `spans_key`. Spans
         with other labels may overlap with these. They are also used for training if they don't
-        overlap with spans to write, so that the labels compete. If None, spans with any label are
-        written.
+        overlap with the spans to write, so that the labels compete. If None, spans with any label
+        are written.
     filter_spans (bool): Whether to keep only the longest of overlapping spans with own labels in
         training docs. Otherwise, overlapping spans raise an error. Requires a `spans_key`.
     sentence_boundaries (Boundaries): Where to split a doc into separate chains. False: nowhere.
@@ -409,7 +409,7 @@ class CostSensitiveNER(SavedPipe):
                 f"without training, set source in [components.{self.name}] to a trained pipeline"
             )
 
-        # Raise an error for settings that don't match the labels before anything is trained.
+        # Check the settings against the labels before anything is trained.
         self.cfg["cost_tables"] = self.objective.check_costs(self.tags)
         self.check_decoding(self.tags)
         self._forget_calibration()
@@ -433,7 +433,7 @@ class CostSensitiveNER(SavedPipe):
         return {*labels, *self.labels}
 
     def _forget_calibration(self) -> None:
-        """Drop the results of earlier training and calibration, which are invalid for new
+        """Reset the results of earlier training and calibration, which are invalid for new
         weights."""
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
@@ -469,8 +469,8 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def recurring(self) -> Recurring:
-        """The number of passages in the training corpus and how many of them recur there. Both are
-        0 for models saved by versions that didn't count them."""
+        """The number of recurring passages and the total number of passages in the training corpus.
+        Both are 0 for models saved by versions that didn't count them."""
         return Recurring(self.cfg["n_recurring"], self.cfg["n_passages"])
 
     @property
@@ -538,8 +538,8 @@ class CostSensitiveNER(SavedPipe):
         return examples, docs, losses
 
     def _apply_gradients(self, sgd: Optimizer | None) -> None:
-        """Update the weights at the end of `update` or `rehearse`. Without an optimizer, for which
-        spaCy may pass False instead of None, the gradients are kept for `finish_update`."""
+        """Update the weights at the end of `update` or `rehearse`. If `sgd` is None or False (spaCy
+        uses both), the gradients are kept for `finish_update`."""
         if sgd not in (None, False):
             self.finish_update(sgd)
 
@@ -820,9 +820,8 @@ class CostSensitiveNER(SavedPipe):
         return None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """Compute the expected cost of the tag of each token, for the tags predicted by
-        minimum-expected-cost decoding (see `MinCost`). With other decodings, the cost of a wrong
-        tag is 1.
+        """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
+        `MinCost`). If the component uses another decoding, every wrong tag has a cost of 1.
 
         posterior (Posterior): The probabilities, as returned by `posterior`.
         RETURNS (Floats1d): The expected cost of each token. Shape: (N,)

@@ -105,7 +105,7 @@ def add_measures(
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
 
-    # A predicted entity with a probability of 0.9 adds 0.9 to the expected number of correct ones.
+    # The expected number of correct entities is the sum of the probabilities.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
     # The attribute stores the expected number of annotated entities of each label.

@@ -67,8 +67,7 @@ def annotate_docs(
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 
-    # The keys of alternatives and guaranteed sets are the same key, followed by the name of the
-    # set.
+    # The keys of alternatives and guaranteed sets have the name of the set as a suffix.
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
@@ -84,9 +83,9 @@ def write_groups(
     spans_of_docs: Sequence[SpansAndProbs],
     attrs_of_docs: Sequence[dict[str, Any]],
 ) -> None:
-    """Write a span group to each doc, unless its key is None. The attributes of a group are the
-    given ones and the attributes of `scored_attrs`: the probability, the character offsets and the
-    label of each span. Lengths: B"""
+    """Write a span group to each doc, unless its key is None. In addition to the given attributes,
+    a group stores the probability, the character offsets and the label of each span (see
+    `scored_attrs`). Lengths: B"""
     rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
     for doc, key, (spans, _), span_attrs, attrs in rows:
         if key is not None:

@@ -1,7 +1,7 @@
-"""Selection of guaranteed sets of spans.
+"""Select the spans of guaranteed sets.
 
 A *guarantee* (see `promises`) is a statement such as "the guaranteed set of a doc misses at most
-5 % of its entities". The set contains the spans with a score of at least a threshold. Thresholds
+5% of its entities". The set contains the spans with a score of at least a threshold. Thresholds
 may differ between labels and between groups of docs.
 
 In shapes, B is the number of docs, E the number of predicted entities, S the number of spans in the
@@ -49,9 +49,9 @@ def guaranteed_set(
     promise: Promise,
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
-    """Select the spans of the guaranteed sets of a batch: the spans with a score of at least the
-    threshold for their label and for the group of their doc. If the guarantee limits misses, the
-    predicted entities are included, too. Spans of a set may overlap.
+    """Select the spans of a batch whose score reaches the threshold for their label and the group
+    of their doc. If the guarantee limits misses, the predicted entities are included, too. Spans of
+    a set may overlap.
 
     entities (Entities): The predicted entities of the batch.
     probs (Floats1d): The probabilities of these entities. Shape: (E,)
@@ -150,9 +150,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
 
 
 def _expected_numbers(doc_of_candidate: Ints1d, probs: Floats2d) -> Floats2d:
-    """Compute the expected number of entities in the doc of each candidate. The C columns of the
-    probabilities are labels, or a single column for all labels. The candidates are sorted by doc,
-    and there is at least one candidate. Shapes: (X,), (X, C) to (X, C)"""
+    """Compute the expected number of entities in the doc of each candidate. The probabilities have
+    one column per label, or a single column for all labels. The candidates are sorted by doc, and
+    there is at least one candidate. Shapes: (X,), (X, C) to (X, C)"""
     n_docs = doc_of_candidate[-1] + 1  # up to the last doc with candidates
     numbers_of_docs = numpy.zeros((n_docs, probs.shape[1]))
     numpy.add.at(numbers_of_docs, doc_of_candidate, probs)

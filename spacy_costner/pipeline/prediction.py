@@ -89,7 +89,7 @@ def make_prediction(
     promise (Promise | None): The guarantee for guaranteed sets, if any.
     groups (Sequence[str | None]): The group of each doc, if there is a guarantee. Length: B
     other_labels (Sequence[int]): The labels of the entities to remove, as indices.
-    is_scored (bool): Whether to compute the probabilities of entities without a confidence.
+    is_scored (bool): Whether to compute the probabilities of entities even without a confidence.
     is_measured (bool): Whether to compute the measures for the shift test. They are only computed
         together with probabilities.
     RETURNS (Prediction): The entities and the requested probabilities, sets and measures.
@@ -130,8 +130,8 @@ def make_prediction(
 
 
 def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
-    """Return a mask of the entities that the component may write: entities with an own label and
-    without preset tokens. Shape: (E,)"""
+    """Return a mask of the entities that the component may write: entities that have one of its own
+    labels and don't include preset tokens. Shape: (E,)"""
     is_allowed = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
         # The number of preset tokens before each token, and the total number. Shape: (N + 1,)

@@ -1,6 +1,6 @@
 """Guarantees and the scores of calibration docs, which are saved with a component.
 
-A *guarantee* is a statement such as "the component's sets of spans miss at most 5 % of the
+A *guarantee* is a statement such as "the component's sets of spans miss at most 5% of the
 entities". The class is called `Promise` because `Guarantee` is the result of the function
 `workflows.guarantee`. The shift test compares the *scores* of calibration docs with the scores of
 new docs. Guarantees and scores are only valid for the settings of the component at calibration.
@@ -23,15 +23,15 @@ from .reading import Reading, read_reading
 from .serialization import check_keys
 
 ScoresByValue = dict[str, dict[str, list[float]]]
-"""The sorted scores of docs, keyed by key in `doc.user_data` and then by value:
+"""The sorted scores of docs for each key and value in `doc.user_data`:
 {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
 
 CalibratedSettings = dict[str, Any]
 """The settings of a component that a guarantee or the shift test depends on, in JSON format."""
 
 FOUND = ("exact", "covered")
-"""When an entity counts as found. "exact": its span is in the set. "covered": all of its tokens are
-in spans of the set."""
+"""The conditions for an entity to count as found. "exact": its span is in the set. "covered": all
+of its tokens are in spans of the set."""
 
 UNITS = ("doc", "any")
 """The miss rate that a guarantee limits. "doc": the proportion of missed entities per doc, averaged
@@ -48,7 +48,7 @@ class Terms:
         set.
     confidence (float | None): The probability that the guarantee holds. If None, it holds on
         average over calibration docs.
-    found (str): When an entity counts as found: one of `FOUND`.
+    found (str): The condition for an entity to count as found: one of `FOUND`.
     by (str): The rate to limit: one of `UNITS`. Always "doc" for false alarms.
     per_label (bool): Whether the guarantee holds for each label.
     by_group (str | None): A key in `doc.user_data` that divides docs into groups with separate
@@ -88,7 +88,7 @@ class Terms:
 
     @property
     def limits_misses(self) -> bool:
-        """Whether the guarantee limits misses. Otherwise it limits false alarms."""
+        """Whether the guarantee limits misses. Otherwise, it limits false alarms."""
         return self.miss is not None
 
     @property
@@ -126,7 +126,7 @@ class Promise(Terms):
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of entities in the calibration docs.
-    not_counted (dict[str, int]): The number of docs that were excluded, keyed by reason.
+    not_counted (dict[str, int]): The number of excluded docs for each reason.
     drawings (int | None): The number of draws, if the docs were sampled from texts with known
         probabilities.
     reading (Reading | None): How the calibration docs were read, if known.
@@ -176,8 +176,8 @@ class CalibrationScores:
         only preset tokens have no score.
     digest (str): The digest of the unrounded scores in document order, which identifies the docs:
         see `digest_of_scores`.
-    keys (ScoresByValue): The scores of the docs with each value in `doc.user_data`. Values with
-        fewer than `ENOUGH` docs are omitted.
+    keys (ScoresByValue): The scores grouped by the values in `doc.user_data`. Values with fewer
+        than `ENOUGH` docs are omitted.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
     reading (Reading | None): How the docs were read, if known.
@@ -203,8 +203,8 @@ class CalibrationScores:
         reading: Reading | None,
         holds_for: CalibratedSettings,
     ) -> "CalibrationScores":
-        """Collect the scores of all calibration docs, and of the docs with each value in
-        `user_data`. For the other parameters see the class.
+        """Collect the scores of calibration docs, and group them by the values in `user_data`. For
+        the other parameters see the class.
 
         docs (Sequence[Doc]): The calibration docs.
         scores (Floats1d): The score of each doc. Docs with the score NaN are skipped. Shape: (B,)

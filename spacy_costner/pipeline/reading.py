@@ -59,7 +59,7 @@ def find_reading(
     name (str): The name of the component.
     examples (Iterable[Example]): The examples, with predicted docs that aren't annotated yet.
     file_tokens (bool): Whether the tokens and sentence starts of the file were requested. If False,
-        they may have been used nevertheless, which is inferred from the docs.
+        they may still have been used, which is inferred from the docs.
     RETURNS (Reading): How the docs were read.
     """
     has_file_tokens = False

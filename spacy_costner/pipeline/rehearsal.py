@@ -18,19 +18,19 @@ from ..types import Constraints, Potentials, map_scores
 def rehearsal_loss(
     teacher: Potentials, scores: Potentials, sequence_lengths: Ints1d, constraints: Constraints
 ) -> tuple[float, Potentials]:
-    """Compute the Kullback-Leibler divergence of a model from an earlier model, summed over
-    sequences. The divergence is computed between the distribution p of the earlier model and the
-    distribution q of the model over paths y.
+    """Compute the Kullback-Leibler divergence between an earlier model and the current model,
+    summed over sequences. For the distributions p of the earlier model and q of the current model
+    over paths y, it is
 
         sum_y p(y) (log p(y) - log q(y))
 
     teacher (Potentials): The scores of the earlier model for whole docs. If it has fewer tags, only
         paths with these tags are compared: see `rehearsal_targets`.
-    scores (Potentials): The scores of the model for the same docs.
+    scores (Potentials): The scores of the current model for the same docs.
     sequence_lengths (Ints1d): The number of tokens in each sequence of the chain. Shape: (B,)
     constraints (Constraints): The possible paths of the docs.
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
-        scores of the model.
+        scores of the current model.
     """
     # The divergence is a small difference of large numbers, which requires float64. It is computed
     # for the sequences of the chain instead of whole docs.

@@ -1,6 +1,5 @@
-"""Base class that saves and loads a component. It defines the contents of the files, and which
-parts are checked and restored at load. Reading and writing the files is implemented in
-`serialization`.
+"""Base class that saves and loads a component. It defines the contents of the files and what is
+checked and restored at load. Reading and writing the files is implemented in `serialization`.
 """
 
 from collections.abc import Iterable
@@ -102,7 +101,7 @@ class SavedPipe(CalibratedPipe):
     def from_disk(self: PipeT, path: str | Path, *, exclude: Iterable[str] = ()) -> PipeT:
         """Load the component from a directory. Modifies the component in place.
 
-        path (str | Path): The path of the directory, as saved with `to_disk`.
+        path (str | Path): The path of the directory that was written by `to_disk`.
         exclude (Iterable[str]): Parts to exclude: "cfg", "vocab" or "model".
         RETURNS (PipeT): The modified component.
         RAISES (ValueError): If a file is missing or damaged, belongs to a different kind of

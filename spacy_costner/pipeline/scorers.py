@@ -393,8 +393,8 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
 
 
 def _check_ents(scorer: str, spans_key: str | None) -> None:
-    """Check that a component writes to `doc.ents`, which is required by the scorer. Raise a
-    ValueError if it has a `spans_key`."""
+    """Check that a component writes to `doc.ents`, as required by the scorer. Raise a ValueError if
+    the component has a `spans_key`."""
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
