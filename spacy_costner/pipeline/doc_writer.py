@@ -2,7 +2,7 @@
 probabilities to `doc.spans`.
 
 A *preset* token was annotated before the component ran, and is not modified. A *free* token is not
-preset. The begin and the end of an entity are token indices in the batch.
+preset. The start and the end of an entity are token indices in the batch.
 
 In shapes, B is the number of docs, N the number of tokens in all of them, T the number of tokens of
 a single doc, and E the number of entities.

@@ -58,7 +58,7 @@ def guaranteed_set(
     posterior (Posterior): The probabilities of all possible entities of the batch.
     promise (Promise): The guarantee with the thresholds of each group.
     groups (Sequence[str | None]): The group of each doc. Length: B
-    RETURNS (tuple[Entities, Floats1d]): The spans, sorted by begin and end, and their
+    RETURNS (tuple[Entities, Floats1d]): The spans, sorted by start and end, and their
         probabilities. Shape: (S,)
     """
     spans, scores = guarantee_scores(posterior, terms=promise)
@@ -87,13 +87,13 @@ def guaranteed_set(
         label=numpy.append(entities.label, spans.label),
     )
     united_probs = numpy.append(probs, posterior.entity_probs(spans))
-    order = numpy.lexsort((united.end, united.begin))  # by begin, then by end
+    order = numpy.lexsort((united.end, united.begin))  # by start, then by end
     return united.select(order), united_probs[order]
 
 
 def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floats1d]:
     """Compute the scores of all candidate spans for a guaranteed set. Let p(b, e, l) be the
-    probability of an entity with begin b, end e and label l. The score of a span is
+    probability of an entity with start b, end e and label l. The score of a span is
 
         p(b, e, l)                                                     to limit false alarms
         ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   to limit misses by label
@@ -111,7 +111,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
 
     posterior (Posterior): The probabilities of all possible entities of the batch.
     terms (Terms): The terms of the guarantee.
-    RETURNS (tuple[Entities, Floats1d]): The spans, sorted by begin and end, and their scores. Only
+    RETURNS (tuple[Entities, Floats1d]): The spans, sorted by start and end, and their scores. Only
         spans with a probability of at least `LEAST_PROB_OF_SETS` are considered. If misses are
         limited by label, these spans may also be returned with other labels. Shape of the scores:
         (S,)
@@ -175,9 +175,9 @@ class CandidateSpans(NamedTuple):
 
 def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> CandidateSpans:
     """Merge spans that only differ in their labels into candidates. There is at least one span, and
-    the spans are sorted by begin and end. Shape of the probabilities: (S,)"""
+    the spans are sorted by start and end. Shape of the probabilities: (S,)"""
     begin, end, label = spans
-    # Spans of the same candidate are adjacent. A new candidate starts where begin or end changes.
+    # Spans of a candidate are adjacent, so a new candidate starts where begin or end changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
     # The index of each span's candidate: True, False, False, True becomes 0, 0, 0, 1.

@@ -2,7 +2,7 @@
 probabilities and other spans.
 
 `make_prediction` computes the prediction, and `doc_writer` writes it to docs. A *preset* token was
-annotated before the component ran. The begin and the end of an entity are token indices in the
+annotated before the component ran. The start and the end of an entity are token indices in the
 batch.
 
 In shapes, B is the number of docs, N the number of tokens in all of them, E the number of entities,
@@ -33,7 +33,7 @@ class SpanSet(NamedTuple):
     """A set of spans that is written in addition to the predicted entities: alternatives or
     guaranteed sets.
 
-    spans (Entities): The spans of a batch of docs, sorted by begin and end. They may overlap.
+    spans (Entities): The spans of a batch of docs, sorted by start and end. They may overlap.
     probs (Floats1d): The probabilities of the spans. Shape: (S,)
     has_set (Sequence[bool]): Whether each doc has a set, which may be empty. Length: B
     """
@@ -136,7 +136,7 @@ def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[i
     if tokens.has_annotation:
         # The number of preset tokens before each token, and the total number. Shape: (N + 1,)
         n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        # An entity includes no preset token if the number is the same at its begin and end.
+        # An entity includes no preset token if the number is the same at its start and end.
         is_allowed &= n_preset_before[entities.end] == n_preset_before[entities.begin]
     if other_labels:
         is_allowed &= ~numpy.isin(entities.label, other_labels)

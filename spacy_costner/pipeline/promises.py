@@ -50,7 +50,7 @@ class Terms:
         average over calibration docs.
     found (str): The condition for an entity to count as found: one of `FOUND`.
     by (str): The rate to limit: one of `UNITS`. Always "doc" for false alarms.
-    per_label (bool): Whether the guarantee holds for each label.
+    per_label (bool): Whether there is a separate guarantee for each label.
     by_group (str | None): A key in `doc.user_data` that divides docs into groups with separate
         guarantees. If None, there is one guarantee for all docs.
     RAISES (ValueError): If a term is out of range, or if `miss` and `false_alarm` are both set or
