@@ -1,1 +1,1 @@
-"""The annotation of docs: where it is, and as arrays."""
+"""Read and write the annotation of docs, and convert it to arrays."""

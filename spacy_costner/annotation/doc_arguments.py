@@ -1,4 +1,4 @@
-"""Check arguments that are docs."""
+"""Validate arguments that should be a sequence of docs."""
 
 from collections.abc import Iterable
 
@@ -6,17 +6,16 @@ from spacy.tokens import Doc
 
 
 def refuse_doc(docs: Iterable[Doc]) -> None:
-    """Refuse a single doc where several are expected. It can be iterated over, too, but gives
-    tokens.
+    """Check that `docs` is not a single doc. Iterating over a single doc would yield tokens.
 
-    RAISES (ValueError): If `docs` is a doc.
+    RAISES (ValueError): If `docs` is a single doc.
     """
     if isinstance(docs, Doc):
         raise ValueError("docs: expected several docs, as [doc], got a Doc")
 
 
 def list_docs(docs: Iterable[Doc]) -> list[Doc]:
-    """Make a list of docs.
+    """Convert an iterable of docs to a list.
 
     RAISES (ValueError): If `docs` is a single doc.
     """

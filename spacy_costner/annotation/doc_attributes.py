@@ -1,4 +1,4 @@
-"""Read attributes of the tokens of docs as arrays, for a whole batch of docs."""
+"""Read the token attributes of a batch of docs as arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,27 +9,26 @@ from thinc.types import Array2d, Ints1d
 
 
 def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
-    """Read attributes of the tokens of a batch of docs.
+    """Read token attributes of a batch of docs.
 
     docs (Sequence[Doc]): The docs, with N tokens in total.
-    attributes (list[Any]): The ids of attributes, as in `spacy.attrs`.
-    RETURNS (Array2d): The values of the N tokens, with a row for each of A attributes.
-        Shape: (A, N)
+    attributes (list[Any]): The IDs of the A attributes, as in `spacy.attrs`.
+    RETURNS (Array2d): The attribute values, with a row for each attribute. Shape: (A, N)
     """
-    # A table for each doc with T tokens, (T, A). For a single attribute `to_array` makes an array
-    # of one dimension, (T,), which is reshaped.
+    # The array of a doc has the shape (T, A). `to_array` returns the shape (T,) for a single
+    # attribute, which is reshaped.
     tables = [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
     if len(tables) == 1:
-        # This is the most frequent case, and copying takes time.
+        # Avoid copying in the most common case.
         table = tables[0]
     else:
-        # `concatenate` needs at least one table, even if there are no docs.
+        # `concatenate` requires at least one array, even if there are no docs.
         no_tokens = numpy.zeros((0, len(attributes)), dtype="uint64")
         table = numpy.concatenate([no_tokens, *tables])
-    # In a contiguous array, the values of an attribute follow each other, which is faster to read.
+    # Store the values of each attribute contiguously, for faster access.
     return numpy.ascontiguousarray(table.T)
 
 
 def doc_lengths(docs: Sequence[Doc]) -> Ints1d:
-    """The number of tokens of each doc. Shape: (B,)"""
+    """Return the number of tokens of each doc. Shape: (B,)"""
     return numpy.asarray([len(doc) for doc in docs], dtype="int32")

@@ -1,7 +1,7 @@
-"""Which docs have equal texts, and how docs are divided so that equal texts stay together.
+"""Detect docs with equal texts, and split docs into folds without separating equal texts.
 
-Two texts are equal if they have the same letters and digits in lower case. They may have different
-tokens. So a text stays equal if an augmenter changes its capitals, punctuation or whitespace.
+Texts are considered equal if they consist of the same letters and digits, ignoring case and
+tokenization. Augmentation of case, punctuation or whitespace therefore results in equal texts.
 """
 
 import re
@@ -13,40 +13,40 @@ from spacy.tokens import Doc
 from thinc.types import Ints1d
 
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
-"""Matches characters that are neither letters nor digits."""
+"""Matches sequences of characters other than letters and digits."""
 
 NO_TEXT = get_string_id("")
-"""The hash of a text without letters and digits: see `text_id`."""
+"""The hash of a text without letters or digits: see `text_id`."""
 
 
 def letters_and_digits(text: str) -> str:
-    """The letters and digits of a text, in lower case."""
+    """Return the letters and digits of a text in lower case."""
     return NOT_IN_TEXT_ID.sub("", text.lower())
 
 
 def text_id(doc: Doc) -> int:
-    """Hash the text of a doc. Docs with equal texts have the same hash."""
+    """Compute a hash of a doc's text. Docs with equal texts have the same hash."""
     return get_string_id(letters_and_digits(doc.text))
 
 
 def number_texts(docs: Iterable[Doc]) -> Ints1d:
-    """Number the texts of docs from 0, in the order in which they first occur. Docs with equal
-    texts have the same number. Shape: (docs,)"""
+    """Assign a number to the text of each doc, counting from 0 in order of first occurrence. Docs
+    with equal texts have the same number. Shape: (docs,)"""
     number_of_text: dict[int, int] = {}
     numbers = [number_of_text.setdefault(text_id(doc), len(number_of_text)) for doc in docs]
     return numpy.asarray(numbers, dtype="int64")
 
 
 def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> Ints1d:
-    """Assign docs to folds. Docs with equal texts are in the same fold. The folds differ by at most
-    one in the number of their distinct texts.
+    """Assign docs to folds. Docs with equal texts are assigned to the same fold. The numbers of
+    distinct texts per fold differ by at most one.
 
     text_of_doc (Ints1d): The index of the text of each doc: see `number_texts`. Shape: (docs,)
     n_folds (int): The number of folds.
-    seed (int | None): The random seed to assign texts to folds. None: neighbouring texts are in the
-        same fold.
-    RETURNS (Ints1d): The index of the fold of each doc. Shape: (docs,)
-    RAISES (ValueError): If there are fewer folds than 2, or fewer different texts than folds.
+    seed (int | None): The random seed for assigning texts to folds. If None, each fold consists of
+        consecutive texts.
+    RETURNS (Ints1d): The fold index of each doc. Shape: (docs,)
+    RAISES (ValueError): If there are fewer than 2 folds, or fewer distinct texts than folds.
     """
     if n_folds < 2:
         raise ValueError(f"folds: expected at least 2, got {n_folds}")
@@ -56,7 +56,7 @@ def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> 
             "folds: expected at most the number of different texts, got "
             f"{n_folds} folds of {n_texts} texts"
         )
-    # For example, 5 texts are in 2 folds like this: 0 0 0 1 1.
+    # For example, the folds of 5 texts are 0 0 0 1 1 if there are 2 folds.
     fold_of_text = numpy.arange(n_texts) * n_folds // n_texts
     if seed is not None:
         fold_of_text = numpy.random.default_rng(seed).permutation(fold_of_text)

@@ -1,7 +1,8 @@
-"""Are neighbouring docs parts of the same text, such as the sentences of an article?
+"""Detect corpora in which neighbouring docs are parts of the same text, such as the sentences of an
+article.
 
-Then they share names, and held-out docs are easier than new ones, because the names in them occur
-in the training docs, too.
+In such corpora, neighbouring docs share names. Held-out docs are then easier than new docs, because
+their names also occur in the training docs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,19 +11,19 @@ from typing import NamedTuple
 from spacy.tokens import Doc
 
 LEAST_RATIO = 2.0
-"""Docs are parts of the same texts only if neighbours share entities this many times as often as
-other docs."""
+"""Neighbouring docs are considered parts of the same text only if they share entities more than
+this many times as often as distant docs."""
 
 LEAST_DEVIATIONS = 3.0
-"""They also have to share them more often by this number of standard deviations."""
+"""The difference must also exceed this number of standard deviations."""
 
 
 class SharedEntities(NamedTuple):
-    """How often docs have an entity in common, with the same text.
+    """Counts of docs that share an entity with another doc. Entities are compared by their text.
 
     n_docs (int): The number of docs with entities.
-    n_neighbours (int): How many of these have an entity of the next one.
-    n_distant (int): How many of these have an entity of a doc half of the corpus away.
+    n_neighbours (int): The number of these docs that share an entity with the next doc.
+    n_distant (int): The number of these docs that share an entity with the doc half a corpus away.
     """
 
     n_docs: int
@@ -31,9 +32,9 @@ class SharedEntities(NamedTuple):
 
     @property
     def are_parts(self) -> bool:
-        """Whether neighbouring docs seem to be parts of the same texts."""
-        # If neighbours are like other docs, both counts are about as large, and the standard
-        # deviation of their difference is about the square root of their sum.
+        """Whether neighbouring docs appear to be parts of the same texts."""
+        # If neighbours aren't related, the two counts are similar, and the standard deviation of
+        # their difference is about the square root of their sum.
         difference = self.n_neighbours - self.n_distant
         deviation = (self.n_neighbours + self.n_distant) ** 0.5
         return (
@@ -43,10 +44,10 @@ class SharedEntities(NamedTuple):
 
 
 def count_shared_entities(docs: Iterable[Doc]) -> SharedEntities:
-    """Count how often a doc has an entity in common with the next one, and with a distant one. Docs
-    without entities don't count.
+    """Count the docs that share an entity with the next doc, and with a distant doc. Docs without
+    entities are ignored.
 
-    docs (Iterable[Doc]): Annotated docs, in the order of the corpus.
+    docs (Iterable[Doc]): Annotated docs, in corpus order.
     RETURNS (SharedEntities): The counts.
     """
     entities_by_doc: list[set[str]] = []
@@ -63,8 +64,8 @@ def count_shared_entities(docs: Iterable[Doc]) -> SharedEntities:
 
 
 def _count_sharing(entities_by_doc: Sequence[set[str]], distance: int) -> int:
-    """Count the docs that share an entity with the doc at a distance from them. After the last doc
-    comes the first one."""
+    """Count the docs that share an entity with the doc at a given distance. The distance wraps
+    around at the end of the corpus."""
     n_docs = len(entities_by_doc)
     n_sharing = 0
     for i, entities in enumerate(entities_by_doc):

@@ -1,4 +1,4 @@
-"""Find the tokens that begin a sentence in docs whose tokens may differ."""
+"""Get the sentence starts of examples, whose docs may be tokenized differently."""
 
 from typing import cast
 
@@ -9,20 +9,20 @@ from spacy.training import Example
 from thinc.types import Array1d
 
 WITHOUT_SENTENCES = "spacy_costner.without_sentences"
-"""A key in `doc.user_data` of predicted docs. Training doesn't cut such a doc at the sentence
-starts of its annotation. The reader sets the key if its setting `sentences` is false."""
+"""The key in `doc.user_data` of predicted docs that must not be split at the sentence starts of
+their references in training. It is set by the corpus reader if its setting `sentences` is false."""
 
 
 def sentence_starts(example: Example) -> Array1d:
-    """Find the tokens of the predicted doc of an example that begin a sentence, other than the
-    first token. If its sentence starts are unknown, the sentence starts of the reference count.
+    """Find the sentence starts of an example's predicted doc, excluding the first token. If they
+    are unknown and the texts are the same, the sentence starts of the reference are used.
 
-    example (Example): An example, whose docs may have sentence starts.
-    RETURNS (Array1d): True for these tokens. Shape: (T,)
+    example (Example): The example.
+    RETURNS (Array1d): A mask of the sentence starts. Shape: (T,)
     """
     doc = example.predicted
     reference = example.reference
-    # `Doc.has_annotation` isn't used, as it loops over tokens in Python.
+    # Avoid `Doc.has_annotation`, which loops over tokens in Python.
     is_start = doc.to_array(SENT_START) == 1
     is_known = bool(doc.to_array(SENT_START)[1:].any())
     if not is_known and reference.to_array(SENT_START)[1:].any() and have_same_text(reference, doc):
@@ -32,18 +32,18 @@ def sentence_starts(example: Example) -> Array1d:
 
 
 def have_same_text(doc: Doc, other: Doc) -> bool:
-    """Whether two docs have the same text."""
+    """Check whether two docs have the same text."""
     if numpy.array_equal(doc.to_array([ORTH, SPACY]), other.to_array([ORTH, SPACY])):
         return True
     return doc.text == other.text
 
 
 def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
-    """True for the tokens of `other` that begin at a character where a sentence of `doc` begins.
-    Both docs have the same text. Shape: (T,)"""
+    """Return a mask of the tokens in `other` that start at the same character as a sentence in
+    `doc`. The docs must have the same text. Shape: (T,)"""
     sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
     is_start = sent_start == 1
     first_chars_of_other = other.to_array(IDX)
     if numpy.array_equal(first_chars, first_chars_of_other):
-        return cast(Array1d, is_start)  # most docs have the same tokens
+        return cast(Array1d, is_start)  # same tokens, as for most docs
     return cast(Array1d, numpy.isin(first_chars_of_other, first_chars[is_start]))

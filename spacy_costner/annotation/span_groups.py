@@ -1,9 +1,8 @@
-"""Groups of spans with scores, which can be read even if tokens were merged or split later.
+"""Read and write span groups with scores, even after tokens were merged or split.
 
-When tokens are merged or split, spaCy doesn't update span groups. The spans after these tokens then
-have the wrong tokens, or reading them raises an IndexError (E035). But the characters of a span
-stay the same. So we keep the characters of all spans in the attributes of the group, next to their
-scores.
+spaCy doesn't update span groups when tokens are merged or split. The spans after these tokens then
+consist of the wrong tokens, or reading them raises an IndexError (E035). Because character offsets
+remain valid, they are saved in the attributes of the group together with the scores.
 """
 
 from bisect import bisect_left
@@ -17,21 +16,20 @@ from spacy.tokens import Doc, Span, SpanGroup
 from thinc.types import Floats1d
 
 Place = tuple[int, int, str]
-"""Begin and end of a span in characters, and its label."""
+"""A span as a tuple of its start and end character offsets and its label."""
 
 
 def replace_spans(
     doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
-    """Write the spans that a component has predicted to a key of `doc.spans`. They replace all
-    spans with labels of the component. Spans with other labels stay, with their scores, or with NaN
-    if they have none. (Such a span is lost if tokens were merged later, and it ends within a
-    token.)
+    """Write the predicted spans of a component to a key in `doc.spans`. Existing spans with labels
+    of the component are replaced. Spans with other labels are kept, with their scores or NaN. (They
+    are removed if they start or end within a merged token.)
 
-    doc (Doc): The doc, which is changed.
+    doc (Doc): The doc, which is modified in place.
     key (str): The key to write to.
     spans (Sequence[Span]): The predicted spans of the doc.
-    scores (Floats1d | None): The probability of each span. None: they have none. Shape: (S,)
+    scores (Floats1d | None): The probability of each span, if any. Shape: (S,)
     labels (Iterable[str]): The labels of the component.
     """
     if scores is None:
@@ -49,23 +47,23 @@ def replace_spans(
     spans_and_scores.sort(key=lambda span_and_score: token_range(span_and_score[0]))
     sorted_spans = [span for span, _ in spans_and_scores]
     sorted_scores = numpy.asarray([score for _, score in spans_and_scores], dtype="float64")
-    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])  # of one group
+    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])  # a single group
     group = SpanGroup(doc, name=key, attrs={**attrs, **new_attrs}, spans=sorted_spans)
     doc.spans[key] = group
 
 
 def token_range(span: Span) -> tuple[int, int]:
-    """The first token of a span and the token after its last one, by which spans are ordered."""
+    """Return the start and end tokens of a span, as a sort key."""
     return span.start, span.end
 
 
 class ScoredSpan(NamedTuple):
-    """A span by its characters, with its score.
+    """The character offsets, the label and the score of a span.
 
-    start_char (int): The index of its first character in the doc.
-    end_char (int): The index after its last character.
+    start_char (int): The start character offset of the span.
+    end_char (int): The end character offset of the span (exclusive).
     label (str): The label of the span.
-    score (float): The score. NaN: the span has none.
+    score (float): The score of the span, or NaN.
     """
 
     start_char: int
@@ -75,21 +73,21 @@ class ScoredSpan(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The characters and the label, which identify a span."""
+        """The character offsets and the label, which identify a span."""
         return self.start_char, self.end_char, self.label
 
 
 def scored_attrs(
     scored: Sequence[tuple[Sequence[Span], Floats1d | None]],
 ) -> Iterator[dict[str, Any]]:
-    """Make the attributes of groups of spans with scores. `read_group` reads them.
+    """Create the attributes of span groups with scores, to be read by `read_group`.
 
-    scored (Sequence[tuple[Sequence[Span], Floats1d | None]]): The S spans of each group, and their
-        scores. None: they have no scores. Shape of the scores: (S,)
-    YIELDS (dict[str, Any]): The attributes of each group: the scores, characters and labels of its
-        spans.
+    scored (Sequence[tuple[Sequence[Span], Floats1d | None]]): The S spans of each group and their
+        scores, if any. Shape of the scores: (S,)
+    YIELDS (dict[str, Any]): The attributes of each group: the scores, character offsets and labels
+        of its spans.
     """
-    # Making the lists of all groups at once takes half the time.
+    # Creating the lists for all groups at once takes half the time.
     all_spans = list(chain.from_iterable(spans for spans, _ in scored))
     start_chars = [span.start_char for span in all_spans]
     end_chars = [span.end_char for span in all_spans]
@@ -107,9 +105,9 @@ def scored_attrs(
 
 
 def read_group(group: SpanGroup) -> list[ScoredSpan]:
-    """Read the spans of a group with their scores, even if tokens were merged or split later. Other
-    code may have added spans to the group. These have no score, and are left out if they can no
-    longer be read."""
+    """Read the spans of a group and their scores, even after tokens were merged or split. Spans
+    that other code has added to the group have no score, and are skipped if they can no longer be
+    read."""
     scores = _read_scores(group.attrs)
     start_chars: Any = group.attrs.get("start_char")
     end_chars: Any = group.attrs.get("end_char")
@@ -121,14 +119,13 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
     saved_places = list(zip(start_chars, end_chars, labels))
     places = [_place(group, i) for i in range(len(group))]
-    # A place is None if its span can no longer be read, as tokens were merged after the span was
-    # added. Such a span is taken for the saved one.
+    # A place is None if its span can't be read because tokens were merged. Assume that it is the
+    # saved span.
     is_same_span = [place in (None, saved) for place, saved in zip(places, saved_places)]
     if len(group) == len(saved_places) and all(is_same_span):
         return scored_spans
 
-    # Other code has added, removed or replaced spans of the group. Only spans that are in the group
-    # now are returned.
+    # Other code has added, removed or replaced spans. Return the current spans of the group.
     score_of_place = dict(zip(saved_places, scores))
     present_spans: list[ScoredSpan] = []
     for place in places:
@@ -138,8 +135,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
 
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
-    """Read a group whose attributes don't have the characters of its spans, such as a group of
-    spaCy's `spancat`. If the numbers of scores and spans differ, the scores are ignored."""
+    """Read a group without saved character offsets, such as a group written by spaCy's `spancat`.
+    The scores are ignored if their number differs from the number of spans."""
     if len(scores) != len(group):
         scores = [nan] * len(group)
     scored_spans: list[ScoredSpan] = []
@@ -151,19 +148,18 @@ def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSp
 
 
 def score_of(group: SpanGroup, place: Place) -> float | None:
-    """Find the score of a span of a group by its characters and label.
+    """Look up the score of a span in a group by character offsets and label.
 
-    group (SpanGroup): The group. Its spans are ordered by their first characters.
-    place (Place): The characters and the label of the span.
-    RETURNS (float | None): The score. None: the group doesn't have the span, or the span has no
-        score.
+    group (SpanGroup): The group. Its spans must be sorted by start character.
+    place (Place): The character offsets and the label of the span.
+    RETURNS (float | None): The score, or None if the span is not in the group or has no score.
     """
     start_chars = group.attrs.get("start_char")
     scores = group.attrs.get("scores")
     if start_chars is None or scores is None:
         return None
     start_char, end_char, label = place
-    # Several spans may begin at the same character. They follow each other.
+    # Check all spans that start at the same character. They are adjacent.
     i = bisect_left(start_chars, start_char)
     while i < len(start_chars) and start_chars[i] == start_char:
         if group.attrs["end_char"][i] == end_char and group.attrs["label"][i] == label:
@@ -174,21 +170,20 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
 
 
 def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
-    """Find the spans of a group, with their scores. If tokens were merged or split later, the spans
-    have the current tokens of the doc.
+    """Get the spans of a group and their scores. If tokens were merged or split, the spans are
+    aligned with the current tokens of the doc.
 
-    group (SpanGroup): A group of any component or user.
-    alignment_mode (str): How to align a span that ends within a token, as in `Doc.char_span`: with
-        "strict" it is left out, with "expand" it gets the whole token.
-    RETURNS (list[tuple[Span, float]]): The spans and their scores. NaN: the span has no score.
+    group (SpanGroup): Any span group.
+    alignment_mode (str): How to align spans that start or end within a token: see `Doc.char_span`.
+        With "strict", these spans are skipped. With "expand", they are expanded to whole tokens.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores, which may be NaN.
     """
     scored_spans = read_group(group)
-    # If no tokens were merged or split, the spans of the group are right as they are.
+    # If no tokens were merged or split, the spans of the group are still correct.
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored_span.score) for span, scored_span in zip(group, scored_spans)]
 
-    # Spans are made again from their characters. A span gets the ids of the span of the group with
-    # the same characters and label, if this can still be read.
+    # Recreate the spans from their character offsets. Copy the ids of spans that can still be read.
     ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
@@ -205,9 +200,9 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
 
 
 def realign(doc: Doc) -> None:
-    """Align the spans of all groups of a doc with its current tokens. The doc is changed: a span
-    that now begins or ends within a token is left out. Without this, code that reads all groups,
-    such as `DocBin`, fails after tokens were merged or split."""
+    """Align the spans in all groups of a doc with its current tokens. The doc is modified in place.
+    Spans that start or end within a token are removed. This prevents errors in code that reads all
+    groups, such as `DocBin`, after tokens were merged or split."""
     for key, group in doc.spans.items():
         if is_stale(group):
             spans = [span for span, _ in spans_with_scores(group)]
@@ -215,8 +210,8 @@ def realign(doc: Doc) -> None:
 
 
 def is_stale(group: SpanGroup) -> bool:
-    """Whether a span of a group has the wrong tokens, as tokens of the doc were merged or split. A
-    span keeps its characters, and they are compared with the characters of its tokens."""
+    """Check whether any span of a group has the wrong tokens because tokens were merged or split.
+    The character offsets of the spans are compared with the character offsets of their tokens."""
     for i in range(len(group)):
         place = _place(group, i)
         if place is None:
@@ -229,8 +224,8 @@ def is_stale(group: SpanGroup) -> bool:
 
 
 def _place(group: SpanGroup, i: int) -> Place | None:
-    """The characters and the label of span i of a group. None: the span can't be read, as the doc
-    has fewer tokens now."""
+    """Return the character offsets and the label of span i of a group, or None if the span can't be
+    read because the doc has fewer tokens now."""
     try:
         span = group[i]
     except IndexError:
@@ -239,8 +234,8 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 
 
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
-    """Read the scores in the attributes of a group, where they are an array or a list. Empty: the
-    group has no scores."""
+    """Read the scores in the attributes of a group, stored as an array or a list. Returns an empty
+    list if the group has no scores."""
     scores = attrs.get("scores")
     if scores is None:
         return []

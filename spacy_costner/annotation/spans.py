@@ -1,7 +1,7 @@
-"""Entities that may overlap: the spans under a key of `doc.spans`, as spaCy's `spancat` has them.
+"""Convert between the spans under a key in `doc.spans`, which may overlap, and entities.
 
-Several components can share a key. Each of them has its own labels, and its spans don't overlap
-with each other. So a component can learn its spans as if they were the entities of the doc.
+Several components can share a key, each with different labels. The spans of a single component
+don't overlap, so the component can be trained on them as if they were entities.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,19 +16,19 @@ from thinc.types import Array1d
 from .span_groups import token_range
 
 Labels = Collection[str] | None
-"""The labels of a component. None: all labels."""
+"""The labels of a component, or None for all labels."""
 
 
 def missing_key(key: str) -> str:
-    """The key of `doc.spans` for the tokens whose annotation under `key` is missing. For entities,
-    spaCy has an attribute of tokens for missing annotation. For spans it has none, so we keep spans
-    of these tokens under their own key."""
+    """Return the key in `doc.spans` that marks tokens with missing annotation under `key`. spaCy
+    only has a token attribute for missing entity annotation, so missing span annotation is marked
+    by spans under a separate key."""
     return f"{key}_missing"
 
 
 def is_missing(doc: Doc, key: str) -> Array1d:
-    """True for the tokens whose annotation under a key of `doc.spans` is missing. If the doc
-    doesn't have the key, it is missing for all tokens. Shape: (T,)"""
+    """Return a mask of the tokens with missing annotation under a key in `doc.spans`. If the doc
+    doesn't have the key, annotation is missing for all tokens. Shape: (T,)"""
     missing = numpy.full(len(doc), key not in doc.spans)
     for span in doc.spans.get(missing_key(key), ()):
         missing[span.start : span.end] = True
@@ -36,27 +36,27 @@ def is_missing(doc: Doc, key: str) -> Array1d:
 
 
 def missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
-    """Make a span of each token whose annotation is missing, as `Doc.set_ents` expects. `missing`
-    is True for these tokens, (T,)."""
+    """Convert a mask of tokens with missing annotation to one span per token, as expected by
+    `Doc.set_ents`. Shape: (T,)"""
     return [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
 
 
 def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
-    """Choose spans that don't overlap, as entities must not overlap. Where spans overlap, the
-    longest is kept. If several are the longest, the first of these is kept.
+    """Select non-overlapping spans. Longer spans are preferred and, among spans of the same length,
+    the first span.
 
-    doc (Doc): A doc with spans.
-    key (str): The key of its spans.
-    labels (Labels): The labels of the spans that count. None: all.
+    doc (Doc): The doc with the spans.
+    key (str): The key of the spans in `doc.spans`.
+    labels (Labels): The labels of the spans to consider. If None, all spans are considered.
     RETURNS (tuple[list[Span], list[Span]]): The kept spans, and the dropped spans, which overlap
-        with kept ones. A second span with the same tokens and label is in neither list.
+        with kept ones. Duplicates with the same tokens and label are in neither list.
     """
 
     def tokens_and_label(span: Span) -> tuple[int, int, int]:
-        """The first token of a span, the token after its last one, and the hash of its label."""
+        """Return the start, the end and the label hash of a span."""
         return span.start, span.end, span.label
 
-    # Only the first of spans with the same tokens and label counts.
+    # Ignore duplicates with the same tokens and label.
     distinct_spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
@@ -72,23 +72,23 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
 def spans_as_entities(
     doc: Doc, key: str, labels: Labels = None, *, own_labels: Labels = None, longest: bool = False
 ) -> Doc:
-    """Copy a doc, and turn its spans under a key into entities. A component with a `spans_key`
-    learns from the copy. If the doc doesn't have the key, all annotation of the copy is missing.
+    """Copy a doc and convert the spans under a key to entities. The copy is used for training a
+    component with a `spans_key`. If the doc doesn't have the key, the entity annotation of the copy
+    is missing.
 
-    doc (Doc): An annotated doc, which isn't changed.
-    key (str): The key of the spans.
-    labels (Labels): The labels of the spans that become entities. None: all.
-    own_labels (Labels): The labels that the component writes. All spans with these labels become
-        entities (but see `longest`). A span with another label becomes an entity only if it doesn't
-        overlap with these. Where such spans overlap, the longest becomes an entity. None: all
-        labels are the component's own.
-    longest (bool): Whether only the longest span becomes an entity where spans with own labels
-        overlap.
-    RETURNS (Doc): The copy, with these entities.
-    RAISES (ValueError): If spans with own labels overlap, and `longest` is not set.
+    doc (Doc): The annotated doc, which isn't modified.
+    key (str): The key of the spans in `doc.spans`.
+    labels (Labels): The labels of the spans to convert. If None, all spans are converted.
+    own_labels (Labels): The labels that the component writes. All spans with these labels are
+        converted, unless `longest` is set. Spans with other labels are only converted if they don't
+        overlap with these. If they overlap with each other, only the longest is converted. If None,
+        the component writes all labels.
+    longest (bool): Whether to convert only the longest of overlapping spans with own labels.
+    RETURNS (Doc): The copy with the entities.
+    RAISES (ValueError): If spans with own labels overlap and `longest` is not set.
     """
     copy = doc.copy()
-    # Spans with own labels must not overlap, and other spans must not overlap with them.
+    # Only spans with own labels are checked for overlap here.
     labels_without_overlap = labels if own_labels is None else own_labels
     entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:
@@ -103,7 +103,7 @@ def spans_as_entities(
 
 
 def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
-    """The error message for overlapping spans, which names the first two that overlap."""
+    """Format the error message for overlapping spans, with the first two spans that overlap."""
     for span, next_span in pairwise(sorted(spans, key=token_range)):
         if next_span.start < span.end:
             break  # `span` and `next_span` overlap
@@ -115,16 +115,16 @@ def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
 
 
 def _span_text(span: Span) -> str:
-    """A span as error messages show it: its label, text and tokens."""
+    """Format a span for error messages, with its label, text and token indices."""
     return f"{span.label_} {span.text!r} ({span.start}-{span.end})"
 
 
 def _other_spans(
     doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
 ) -> list[Span]:
-    """Choose the spans under a key that a component learns but doesn't write. Their label is one of
-    `labels`, but not of `own_labels`, and they don't overlap with `own_spans`, which all become
-    entities. Where they overlap with each other, only the longest is chosen."""
+    """Select the spans under a key that a component learns but doesn't write: spans with labels in
+    `labels` but not in `own_labels` that don't overlap with `own_spans`. Of spans that overlap with
+    each other, only the longest is selected."""
     own_tokens: set[int] = set()
     for span in own_spans:
         own_tokens.update(range(span.start, span.end))
@@ -139,21 +139,21 @@ def _other_spans(
 
 
 def entities_as_spans(doc: Doc, key: str) -> Doc:
-    """Write the entities of a doc to a key of `doc.spans`, unless the doc has the key already, or
-    its entities are not annotated. Missing annotation stays missing. Returns the same doc."""
+    """Copy the entities of a doc to a key in `doc.spans`, unless the key exists or the doc has no
+    entity annotation. Missing annotation is preserved. Modifies the doc in place and returns it."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
-        missing = doc.to_array(ENT_IOB) == 0  # spaCy's value for missing annotation
+        missing = doc.to_array(ENT_IOB) == 0  # 0 is missing annotation
         annotate_spans(doc, key, doc.ents, missing_spans(doc, missing))
     return doc
 
 
 def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[Span]) -> None:
-    """Write annotation to a key of `doc.spans`.
+    """Write span annotation to a key in `doc.spans`.
 
-    doc (Doc): The doc, which is changed.
+    doc (Doc): The doc, which is modified in place.
     key (str): The key to write to.
     spans (Iterable[Span]): The annotated spans of the doc.
-    missing (Sequence[Span]): Spans of the tokens whose annotation is missing: see `missing_spans`.
+    missing (Sequence[Span]): The tokens with missing annotation: see `missing_spans`.
     """
     doc.spans[key] = list(spans)
     if missing:

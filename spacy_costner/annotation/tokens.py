@@ -1,9 +1,9 @@
-"""The tokens of a batch of docs as arrays: their words, their annotation, and the paths that it
-allows.
+"""The tokens of a batch of docs as arrays, including their annotation, and the possible paths of
+tags.
 
-A *preset* entity is one that a doc has before the component runs. A *path* gives each token a tag.
-Nothing here loops over tokens in Python, except if the predicted doc of an example has other tokens
-than its reference.
+A *preset* entity is an entity that is set on a doc before the component runs. A *path* assigns a
+tag to each token. For performance, tokens are not processed in Python loops, except to align
+differently tokenized docs.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from .iob import BEGIN, INSIDE, MISSING, OUTSIDE
 class TokenAttrs:
     """The N tokens of a batch of B docs.
 
-    orth (Ints1d): The hash of each token's word. Shape: (N,)
-    iob (Ints1d): spaCy's ENT_IOB of each token: see `ent_iob`. Shape: (N,)
-    label (Ints1d): The hash of the label of each token's entity, 0 for none. Shape: (N,)
+    orth (Ints1d): The hash of each token's text. Shape: (N,)
+    iob (Ints1d): spaCy's ENT_IOB of each token: see `annotation.iob`. Shape: (N,)
+    label (Ints1d): The hash of each token's entity label, or 0. Shape: (N,)
     is_space (Array1d): True for whitespace tokens. Shape: (N,)
-    begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
+    begins_sentence (Array1d): True for tokens with a sentence start. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     has_annotation (bool): Whether any token has entity annotation.
     has_space (bool): Whether any token is whitespace.
@@ -46,41 +46,40 @@ class TokenAttrs:
     has_space: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # In prediction, docs usually have no annotation, and several steps can be skipped. So this
-        # is computed once.
+        # These are only computed once. During prediction, docs usually have no annotation, and
+        # several steps can be skipped.
         self.has_annotation = bool(self.iob.any())
         self.has_space = bool(self.is_space.any())
 
     @property
     def is_annotated(self) -> Array1d:
-        """True for tokens whose entity annotation is not missing. Shape: (N,)"""
+        """A mask of the tokens with entity annotation. Shape: (N,)"""
         return self.iob != MISSING
 
     def without_annotation(self) -> "TokenAttrs":
-        """The same tokens with their entity annotation missing."""
+        """Return the tokens without entity annotation."""
         if not self.has_annotation:
             return self
         return replace(self, iob=numpy.full_like(self.iob, MISSING))
 
     def of_doc(self, i: int) -> slice:
-        """The slice of the arrays with the tokens of doc i."""
+        """Return the slice of the arrays that contains the tokens of doc i."""
         end = int(self.lengths[: i + 1].sum())
         return slice(end - int(self.lengths[i]), end)
 
     def entities(self, tags: Tags, strings: StringStore) -> Entities:
         """Find the annotated entities.
 
-        tags (Tags): The tag set. The label of an entity is its index in `tags.labels`.
-        strings (StringStore): A string store, for the hashes of labels.
-        RETURNS (Entities): The entities. If the tag set doesn't have the label of an entity, the
-            label is -1.
+        tags (Tags): The tag set. Labels are returned as indices into `tags.labels`.
+        strings (StringStore): A string store for computing the hashes of labels.
+        RETURNS (Entities): The entities. The label is -1 for labels that are not in the tag set.
         """
-        # BEGIN without a label marks a blocked token, which is in no entity.
+        # BEGIN without a label marks a blocked token, which can't be part of an entity.
         is_first = (self.iob == BEGIN) & (self.label != 0)
         is_later = self.iob == INSIDE
         begin, end = runs(is_first, is_later, self.lengths)
 
-        # All tokens of an entity have the hash of its label. Take it from the first token.
+        # All tokens of an entity have the same label, so read it from the first token.
         entity_hashes = self.label[begin].tolist()
         label_hashes = [strings.as_int(label) for label in tags.labels]
         index_of_hash = {label_hash: i for i, label_hash in enumerate(label_hashes)}
@@ -91,8 +90,8 @@ class TokenAttrs:
 def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs.
 
-    docs (Sequence[Doc]): Docs, with or without annotation.
-    RETURNS (TokenAttrs): Their tokens, with all annotation of entities.
+    docs (Sequence[Doc]): The docs, with or without annotation.
+    RETURNS (TokenAttrs): The tokens with all entity annotation.
     """
     attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     orth, iob, label, is_space, sentence_start = read_attributes(docs, attributes)
@@ -101,20 +100,20 @@ def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
         iob=iob.astype("int32"),
         label=label,
         is_space=is_space == 1,
-        begins_sentence=sentence_start == 1,  # other values: no, or unknown
+        begins_sentence=sentence_start == 1,  # -1: no sentence start, 0: unknown
         lengths=doc_lengths(docs),
     )
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
-    """Read docs before prediction, with their preset annotation. All other annotation is missing.
+    """Read the tokens of docs and their preset annotation before prediction.
 
-    A token with the annotation O is preset only if its doc also has tokens whose annotation is
-    missing. Otherwise an entity ruler, for example, has set `doc.ents`, which makes all other
-    tokens O.
+    Tokens annotated as O are only treated as preset if the doc also contains tokens with missing
+    annotation. Otherwise, the O annotation is probably a side effect of setting `doc.ents`, for
+    example by an entity ruler.
 
-    docs (Sequence[Doc]): The docs, which may have entities.
-    RETURNS (TokenAttrs): Their tokens, with their preset annotation.
+    docs (Sequence[Doc]): The docs, which may have preset entities.
+    RETURNS (TokenAttrs): The tokens with their preset annotation.
     """
     tokens = read_token_attrs(docs)
     if not tokens.has_annotation:
@@ -124,25 +123,24 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     for iob_of_doc in numpy.split(iob, ends_of_docs[:-1]):
         has_missing = (iob_of_doc == MISSING).any()
         if not has_missing:
-            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # it is a view of `iob`, which changes, too
+            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # modifies `iob`, as this is a view
     return replace(tokens, iob=iob)
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
-    """Read the gold annotation of examples for the tokens of their predicted docs. A predicted doc
-    may be tokenized differently from its reference: then tokens are aligned by their characters.
-    The annotation of a token is missing if the token, or its entity, can't be aligned.
+    """Read the gold annotation of examples and align it with the tokens of the predicted docs. The
+    annotation of a token is missing if the token or its entity can't be aligned.
 
     examples (Sequence[Example]): The examples, with annotated references.
-    predicted (TokenAttrs): The tokens of their predicted docs.
-    RETURNS (TokenAttrs): The same tokens, with the gold annotation.
+    predicted (TokenAttrs): The tokens of the predicted docs.
+    RETURNS (TokenAttrs): The same tokens with the gold annotation.
     """
     reference = read_token_attrs([eg.reference for eg in examples])
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)
 
-    # Some predicted docs are tokenized differently from their references. Only these are aligned.
+    # Only align predicted docs that are tokenized differently from their references.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
     for i, eg in enumerate(examples):
@@ -152,18 +150,16 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
             iob[in_predicted] = reference.iob[in_reference]
             label[in_predicted] = reference.label[in_reference]
         else:
-            # The slices are views, so `iob` and `label` change.
+            # The slices are views, so this modifies `iob` and `label`.
             _align_annotation(eg, iob[in_predicted], label[in_predicted])
     return replace(predicted, iob=iob, label=label)
 
 
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
-    """Align the gold annotation of an example with the tokens of its predicted doc, and write it to
-    the arrays of these tokens: their ENT_IOB and the hashes of their labels. Where it can't be
-    aligned, the arrays don't change. Shapes: (T,)"""
-    # The ENT_IOB of the reference for each token of the predicted doc: None if it can't be aligned.
-    # Only O is used here. If the first token of an entity is split, all its parts have BEGIN, so
-    # entities are aligned as a whole below.
+    """Align the gold annotation of an example with the tokens of its predicted doc. Writes the
+    ENT_IOB and the label hashes of aligned tokens to the given arrays. Shapes: (T,)"""
+    # The ENT_IOB of the aligned reference token, or None. Only O is used here, because BEGIN would
+    # be repeated for all parts of a split token. Entities are aligned as a whole below.
     aligned_iob = example.get_aligned("ENT_IOB")
     is_outside = [token_iob == OUTSIDE for token_iob in aligned_iob]
     iob[is_outside] = OUTSIDE
@@ -176,26 +172,27 @@ def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
 def possible_paths(
     tokens: TokenAttrs, tags: Tags, strings: StringStore, *, untrained: Sequence[str] = ()
 ) -> Constraints:
-    """Find the paths that are possible for docs, in training and in prediction:
+    """Determine the possible paths of docs, for training and prediction:
 
-    - The tags follow each other as the scheme allows.
-    - A token with preset annotation has a tag that agrees with it.
-    - An entity doesn't begin with whitespace and, in BILUO, doesn't end with it. (In IOB2, I-x may
-      be its last tag or not. Whitespace at the end is removed later: see `Entities.trim`.)
-    - An entity has no untrained label.
+    - The transitions are valid in the tag scheme.
+    - The tags of preset tokens match the preset annotation.
+    - Entities don't start with whitespace and, in BILUO, don't end with whitespace. (In IOB2, the
+      last tag of an entity isn't marked, so trailing whitespace is stripped later: see
+      `Entities.trim`.)
+    - Untrained labels are not predicted.
 
-    The last two don't apply to preset entities, so that their path is always possible.
+    The last two conditions don't apply to preset entities, so that their paths are always possible.
 
-    tokens (TokenAttrs): The tokens, with their preset annotation.
+    tokens (TokenAttrs): The tokens with their preset annotation.
     tags (Tags): The tags of the chain.
-    strings (StringStore): A string store, for the hashes of labels.
-    untrained (Sequence[str]): The labels that the model has not learned yet.
+    strings (StringStore): A string store for computing the hashes of labels.
+    untrained (Sequence[str]): The labels that the model hasn't been trained on yet.
     RETURNS (Constraints): The possible tags and transitions.
     """
     if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # all tags are possible at every token
     is_possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
-    is_possible[tokens.is_space] &= ~tags.at_border  # only a first or last token has these
+    is_possible[tokens.is_space] &= ~tags.at_border  # tags of the first or last token of an entity
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
         is_possible &= ~numpy.isin(tags.label_of, untrained_labels)
@@ -204,19 +201,19 @@ def possible_paths(
         is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # For preset tokens, ignore whitespace and untrained labels: allow all tags, and then only
-        # the tags that agree with the preset annotation.
+        # For preset tokens, ignore the conditions on whitespace and untrained labels. Only require
+        # tags that match the preset annotation.
         is_possible[is_preset] = True
         is_possible &= tags.agreeing(path, tokens.lengths)
     return tags.constraints._replace(emissions=is_possible)
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:
-    """The first words of a doc, which identify it in messages.
+    """Return the first words of a doc, to identify it in messages.
 
-    doc (Doc): A doc with any tokens.
+    doc (Doc): The doc.
     n_words (int): The maximum number of words.
-    RETURNS (str): The words in quotes, with an ellipsis if the doc has more words.
+    RETURNS (str): The quoted words, with an ellipsis if the doc has more words.
     """
     text = doc[:n_words].text
     if len(doc) > n_words:

@@ -1,1 +1,1 @@
-"""Saving files as a whole, and reading data of unknown origin."""
+"""Save files atomically, and decompress untrusted data."""

@@ -1,11 +1,11 @@
-"""Save files and folders as a whole: a path never has an incomplete file or folder, even if the
-process is killed or the power fails.
+"""Save files and folders atomically: a path never contains an incomplete file or folder, even if
+the process is killed or the power fails.
 
-The new file is written under a hidden name next to the path, flushed to the disk, and then renamed
-to the path. A folder can't be renamed to the path of another one. So the old folder is renamed
-first, to `.NAME.….old`, and removed at the end. If the process is killed between the two renames,
-the path doesn't exist. The next `clear`, `check_folder` or `save_folder` of that path then restores
-the old folder.
+New files are written to a hidden temporary file next to the path, flushed to disk, and then renamed
+to the path. A folder can't be renamed to the path of an existing folder. Therefore, the old folder
+is first renamed to `.NAME.….old`, and removed at the end. If the process is killed between the two
+renames, the path doesn't exist. The next call of `clear`, `check_folder` or `save_folder` for this
+path then restores the old folder.
 """
 
 import os
@@ -22,41 +22,41 @@ from typing import Any
 import numpy
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
-"""The suffixes of pages and figures: files that are written, but never read."""
+"""The suffixes of pages and figures, which are only written and never read."""
 
 FILES_OF_PIPELINES = frozenset(["config.cfg", "meta.json"])
-"""A folder that has these files is a pipeline."""
+"""The files that identify a folder as a pipeline."""
 
 LONGEST_NAME = 200
-"""The maximum number of bytes of a name to which a suffix can be added: most systems allow names of
-at most 255 bytes."""
+"""The maximum length of a name in bytes, leaving space for a suffix. Most systems limit names to
+255 bytes."""
 
 LEFTOVER = re.compile(r"(?P<hidden_name>\..+)\.[0-9a-f]{8}\.(saving|old)", re.DOTALL)
 """Matches the hidden names of files and folders that are being saved or replaced. The part before
-the random digits follows from the path: see `_hidden_name`."""
+the random digits is derived from the path: see `_hidden_name`."""
 
 Write = Callable[[Path], object]
-"""A function that writes a new file or folder. It gets the path."""
+"""A function that writes a new file or folder to the given path."""
 
 
 def check_folder(path: str | Path) -> Path:
-    """Check that a folder can be saved under a path. Call this before any work. It also cleans up
-    after killed processes: see `clear`.
+    """Check that a folder can be saved to a path. Call this before starting any long computation.
+    Also cleans up after killed processes: see `clear`.
 
     path (str | Path): The path of the folder.
-    RETURNS (Path): The path without symbolic links.
-    RAISES (ValueError): If the path, or a path above it, is a file, or the path is a folder that
-        must not be replaced. Only a pipeline or an empty folder is replaced, unless it is the
-        working directory, a folder above it, or a mount.
+    RETURNS (Path): The path with symbolic links resolved.
+    RAISES (ValueError): If the path or one of its parents is a file, or the path is a folder that
+        must not be replaced. Only pipelines and empty folders are replaced, except for mount
+        points, the working directory and its parents.
     """
     target = Path(os.path.realpath(path))
     clear(target)
-    # The path itself or, if it doesn't exist, the nearest path above it that exists.
+    # The path itself or, if it doesn't exist, its nearest existing parent.
     existing = next(place for place in (target, *target.parents) if place.exists())
     if not existing.is_dir():
         raise ValueError(f"{path}: expected a folder to save in, got a file: {existing}")
     if existing != target:
-        return target  # a new folder can be made there
+        return target  # a new folder can be created
 
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
@@ -73,13 +73,13 @@ def check_folder(path: str | Path) -> Path:
 
 
 def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
-    """Check that a file can be saved under a path. Call this before any work. An old file is
-    replaced, but never an input.
+    """Check that saving a file to a path doesn't overwrite an input. Call this before starting any
+    long computation.
 
-    path (Path | None): The path of the file. None: no file is saved.
-    inputs (Iterable[str | Path]): The files and folders that are read.
-    RAISES (ValueError): If an input would be replaced: the file exists, and is an input or in an
-        input folder. In such a folder, pages and figures may be replaced: see `PAGES`.
+    path (Path | None): The path of the file. If None, no file is saved.
+    inputs (Iterable[str | Path]): The input files and folders.
+    RAISES (ValueError): If the file exists and is an input or in an input folder. Pages and figures
+        (see `PAGES`) in an input folder may be replaced.
     """
     if path is None:
         return
@@ -92,12 +92,13 @@ def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
 
 
 def save_folder(path: str | Path, write: Write) -> None:
-    """Save a folder as a whole: the path has either the old folder or the complete new one. Files
-    of the old folder that the new one doesn't have are kept. A symbolic link stays a link.
+    """Save a folder atomically: the path contains either the old folder or the complete new folder.
+    Files of the old folder are kept if they are not replaced. If the path is a symbolic link, the
+    target of the link is replaced.
 
     path (str | Path): The path of the folder.
-    write (Write): Writes the folder. It gets the path of an empty folder.
-    RAISES (ValueError): If the folder can't be saved there: see `check_folder`.
+    write (Write): The function that writes to the folder. It receives the path of an empty folder.
+    RAISES (ValueError): If the folder can't be saved to the path: see `check_folder`.
     """
     target = check_folder(path)
     with _temporary_path(target, Path.mkdir) as new_folder:
@@ -108,22 +109,22 @@ def save_folder(path: str | Path, write: Write) -> None:
 
 
 def replace_folder(new_folder: Path, path: Path) -> None:
-    """Move a complete folder to a path on the same disk. It replaces the old folder."""
+    """Move a complete folder to a path on the same disk, replacing the old folder."""
     clear(path)
     _publish(new_folder, path)
 
 
 def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None:
-    """Save a file as a whole: the path has either the old file or the complete new one.
+    """Save a file atomically: the path contains either the old file or the complete new file.
 
     path (str | Path): The path of the file.
-    write (Write): Writes the file. It gets the path of an empty file. If `path` is a terminal or a
-        pipe, it gets this path.
-    is_clear (bool): Whether the caller has called `clear` for this path.
+    write (Write): The function that writes to the file. It receives the path of an empty file or,
+        if `path` is a terminal or a pipe, the path itself.
+    is_clear (bool): Whether `clear` was already called for this path.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        # A terminal or a pipe can't be replaced: it is written to directly.
+        # A terminal or a pipe can't be replaced, so write to it directly.
         write(target)
         return
     if not is_clear:
@@ -138,14 +139,14 @@ def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None
 
 
 def clear(*paths: str | Path) -> None:
-    """Clean up after processes that were killed while they saved to a path. If the path doesn't
-    exist, the old folder is restored. Other hidden files and folders that these processes have left
-    next to the path are removed. Files and folders that a running process still uses stay.
+    """Clean up after processes that were killed while saving to a path. If the path doesn't exist,
+    the old folder is restored. Other hidden files and folders that were left by these processes are
+    removed, unless they are still used by a running process.
 
-    *paths (str | Path): The paths that were saved to. A folder may have thousands of names, so they
-        are listed once for all paths in it.
+    *paths (str | Path): The paths to clean up. Pass several paths in a single call if possible,
+        because listing a large folder is slow and only done once per call.
     """
-    # For each folder, its paths by the beginnings of their hidden names.
+    # The paths in each folder, keyed by the prefixes of their hidden names.
     targets_of_folder: dict[Path, dict[str, Path]] = {}
     for path in paths:
         target = Path(os.path.realpath(path))
@@ -159,10 +160,10 @@ def clear(*paths: str | Path) -> None:
 
 
 def _clear_leftover(leftover: Path, target: Path) -> None:
-    """Restore or remove a hidden file or folder that a process has left next to a path."""
+    """Restore or remove a hidden file or folder that was left by a process."""
     with locked(leftover) as is_ours:
-        # If the system has no locks (None), a process may still be using it. An old folder is then
-        # restored, but nothing is removed.
+        # Without support for locks (None), another process may still be using the leftover. In this
+        # case, an old folder is restored, but nothing is removed.
         if is_ours is not False and leftover.suffix == ".old" and not target.exists():
             leftover.rename(target)
         elif is_ours:
@@ -171,18 +172,18 @@ def _clear_leftover(leftover: Path, target: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool | None]:
-    """Try to lock a file or folder during a `with` block, so that other processes know that it is
-    in use. The lock ends at the latest with this process.
+    """Context manager that tries to lock a file or folder, to mark it as in use for other
+    processes. The lock is released at the end of the block or when the process ends.
 
-    path (Path): The file or folder.
-    YIELDS (bool | None): True if we have the lock, False if another process has it. None if the
-        system has no locks: Windows, and some network file systems.
+    path (Path): The file or folder to lock.
+    YIELDS (bool | None): True if the lock was acquired, False if another process holds it. None if
+        locks are not supported, as on Windows and some network file systems.
     """
     handle: int | None = None
     is_ours: bool | None
     try:
         try:
-            import fcntl  # Windows doesn't have this module
+            import fcntl  # not available on Windows
 
             handle = os.open(path, os.O_RDONLY)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,8 +199,8 @@ def locked(path: Path) -> Iterator[bool | None]:
 
 
 def _hidden_name(path: Path) -> str:
-    """The beginning of the names of hidden files and folders next to a path: a dot, and the name of
-    the path or, if it is too long, its digest."""
+    """Return the prefix for the names of hidden files and folders next to a path: a dot, followed
+    by the name of the path or, if the name is too long, its digest."""
     name_in_bytes = os.fsencode(path.name)
     if len(name_in_bytes) <= LONGEST_NAME:
         return f".{path.name}"
@@ -208,9 +209,9 @@ def _hidden_name(path: Path) -> str:
 
 @contextmanager
 def _temporary_path(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a temporary hidden file or folder next to a path with `Path.touch` or `Path.mkdir`, and
-    lock it. The `with` block writes it and renames it to the path. If it isn't renamed, it is
-    removed at the end."""
+    """Context manager that creates and locks a hidden temporary file or folder next to a path, with
+    `Path.touch` or `Path.mkdir`. It is removed at the end of the block, unless the block has
+    renamed it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     hidden_path = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
     make(hidden_path)
@@ -218,7 +219,7 @@ def _temporary_path(target: Path, make: Callable[[Path], None]) -> Iterator[Path
         with locked(hidden_path):
             yield hidden_path
     except OSError as error:
-        # The error of a full disk doesn't name a file.
+        # The error for a full disk doesn't include a file name.
         error.filename = error.filename or str(target)
         raise
     finally:
@@ -226,8 +227,8 @@ def _temporary_path(target: Path, make: Callable[[Path], None]) -> Iterator[Path
 
 
 def _publish(new_folder: Path, path: Path) -> None:
-    """Flush a complete folder to the disk, and rename it to a path. Until this is done, an old
-    folder is kept next to the path. If renaming fails, the old folder is restored."""
+    """Flush a complete folder to disk and rename it to a path. An existing folder is kept under a
+    hidden name in the meantime, and restored if renaming fails."""
     for folder, _, names in os.walk(new_folder):
         for name in names:
             file = Path(folder, name)
@@ -236,7 +237,7 @@ def _publish(new_folder: Path, path: Path) -> None:
         _sync(Path(folder))
 
     old_folder = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
-    with locked(path):  # the old folder keeps the lock when it is renamed: see `clear`
+    with locked(path):  # renaming keeps the lock, so `clear` in other processes skips the folder
         if path.exists():
             path.rename(old_folder)
         try:
@@ -250,12 +251,12 @@ def _publish(new_folder: Path, path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Add files of an old folder that a new one doesn't have, such as files that users have added
-    to a pipeline. They are hard links, which need no space."""
+    """Add the files of an old folder that are missing in a new folder, such as files that users
+    have added to a pipeline. They are added as hard links, which don't need disk space."""
 
     def names_to_skip(folder: str, names: list[str]) -> list[str]:
-        """The names in a folder that `copytree` leaves out. A new file or folder at the top level
-        replaces the old one as a whole."""
+        """Return the names in a folder that `copytree` should skip. Files and folders at the top
+        level are completely replaced by new ones with the same name."""
         if Path(folder) == old:
             return os.listdir(new)
         return []
@@ -266,7 +267,7 @@ def _keep_others(old: Path, new: Path) -> None:
 
 
 def _link(source: str | Path, target: str | Path) -> None:
-    """Make a hard link to a file. If the disk doesn't support links, copy the file."""
+    """Create a hard link to a file, or copy the file if hard links are not supported."""
     try:
         os.link(source, target, follow_symlinks=False)
     except (OSError, NotImplementedError):
@@ -274,9 +275,8 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or the list of names in a folder, to the disk, so that it survives a power
-    failure."""
-    if os.name != "posix":  # Windows can't open folders, or flush a file that is open for reading
+    """Flush a file or the entries of a folder to disk, so that they survive a power failure."""
+    if os.name != "posix":  # Windows can't open folders or flush files opened for reading
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -286,20 +286,21 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it exists and can be removed."""
+    """Remove a file or folder. Errors are ignored."""
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)
 
 
 def save_text(path: Path, text: str) -> None:
-    """Save a text file as a whole: see `save_file`."""
+    """Save a text file atomically: see `save_file`."""
     save_file(path, lambda new_file: new_file.write_text(text, encoding="utf8"))
 
 
 def as_json(value: Any) -> Any:
-    """Convert a result to JSON values. Named tuples and objects with a method `to_dict` become
-    dictionaries, arrays become lists, paths become strings, NaN and infinity become None."""
+    """Convert a result to JSON-serializable values. Named tuples and objects with a `to_dict`
+    method are converted to dictionaries, arrays to lists, paths to strings, and NaN and infinity to
+    None."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if hasattr(value, "_asdict"):

@@ -1,1 +1,1 @@
-"""HTML pages: templates, the numbers in them, the colours of labels."""
+"""HTML pages: rendering templates, formatting numbers, and choosing label colours."""

@@ -1,12 +1,12 @@
-"""Render HTML pages from templates. Templates call the functions of this file to format numbers."""
+"""Format numbers in HTML pages. The functions are used as template filters."""
 
 import math
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Format a number with a thousands separator. None and NaN become a dash.
+    """Format a number with a thousands separator. None and NaN are formatted as a dash.
 
-    digits (int): The number of digits after the point.
+    digits (int): The number of decimal places.
     """
     if value is None or math.isnan(value):
         return "\N{EN DASH}"
@@ -14,15 +14,16 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def percent(share: float | None, digits: int = 2) -> str:
-    """Format a share, a number from 0 to 1, in percent without the sign %."""
+    """Format a proportion between 0 and 1 as a percentage without the percent sign."""
     if share is None:
         return number(None)
     return number(100 * share, digits)
 
 
 def probability(prob: float) -> str:
-    """Format a probability in whole percent, with the sign %. Only exactly 1 is "100 %": others
-    from 0.995 on become "> 99 %". Those up to 0.005 become "< 1 %", except exactly 0."""
+    """Format a probability as a rounded percentage with a percent sign. Probabilities of at least
+    0.995 but less than 1 are formatted as "> 99 %". Probabilities of at most 0.005 but greater than
+    0 are formatted as "< 1 %"."""
     half_percent = 0.005
     if 0 < prob <= half_percent:
         return "< 1 %"
@@ -32,7 +33,7 @@ def probability(prob: float) -> str:
 
 
 def cost_number(cost: float) -> str:
-    """Format a cost with two digits after the point, or with none if it is a whole number."""
+    """Format a cost with two decimal places, or with none if it is a whole number."""
     if float(cost).is_integer():
         return number(cost)
     return number(cost, digits=2)

@@ -1,4 +1,4 @@
-"""The colours of labels in pages. They are displaCy's colours."""
+"""The colours of labels in pages, based on displaCy's colours."""
 
 from collections.abc import Iterable
 from itertools import cycle
@@ -7,20 +7,19 @@ from spacy.displacy.render import DEFAULT_LABEL_COLORS
 from spacy.util import registry
 
 SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
-"""Labels that get the displaCy colour of another label."""
+"""Labels that use the displaCy colour of another label."""
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for each label: displaCy's colour, or the colour that a package has
-    registered. Labels without such a colour get the unused displaCy colours, which repeat if there
-    are too few.
+    """Choose a colour for each label: displaCy's default colour or a colour registered by a
+    package. Other labels are assigned the unused displaCy colours, which are repeated if necessary.
 
-    labels (Iterable[str]): The labels of a pipeline or of a session.
-    RETURNS (dict[str, str]): The colours in CSS, by label.
+    labels (Iterable[str]): The labels.
+    RETURNS (dict[str, str]): The CSS colours, keyed by label.
     """
     displacy_colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
     for registered in registry.displacy_colors.get_all().values():
-        # A package registers its colours, or a function that returns them.
+        # Packages register either a dictionary of colours or a function that returns one.
         displacy_colours.update(registered() if callable(registered) else registered)
 
     colours: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Load the Jinja templates of pages and of configs, and render pages."""
+"""Load the Jinja templates of pages and configs, and render pages."""
 
 import hashlib
 from base64 import b64encode
@@ -19,14 +19,14 @@ def get_template(
     package: str = __package__,
     autoescape: bool = False,
 ) -> Template:
-    """Load a template, once for each set of arguments.
+    """Load a template. The loaded templates are cached.
 
-    name (str): The name of the file.
-    *filters (Callable[..., Any]): The functions that the template may call as filters. A filter has
-        the name of its function.
-    package (str): The package whose folder `templates` has the file.
-    autoescape (bool): Whether values are escaped for HTML.
-    RETURNS (Template): The template. It is an error to render it without one of its variables.
+    name (str): The file name of the template.
+    *filters (Callable[..., Any]): The functions to use as filters in the template, under their
+        function names.
+    package (str): The package that contains the template in its folder `templates`.
+    autoescape (bool): Whether to escape values for HTML.
+    RETURNS (Template): The template. Rendering it raises an error if a variable is undefined.
     """
     environment = Environment(
         autoescape=autoescape,
@@ -44,26 +44,25 @@ def render(template: str, **values: Any) -> str:
     """Render a template of this package as an HTML page.
 
     template (str): The file name of the template.
-    **values (Any): The variables of the template. They are escaped, except values of type Markup.
-    RETURNS (str): The page.
+    **values (Any): The variables of the template. Values are escaped unless their type is Markup.
+    RETURNS (str): The rendered page.
     """
     filters = (number, percent, probability, cost_number, source_hash)
     page_template = get_template(template, *filters, autoescape=True)
-    # By default Jinja's filter `tojson` sorts keys. Here they keep their order.
+    # By default, Jinja's filter `tojson` sorts keys. Keep the original order instead.
     page_template.environment.policies["json.dumps_kwargs"] = {}
     html = page_template.render(today=date.today().isoformat(), **values)
     return f"{html.strip()}\n"
 
 
 def colour_variables() -> str:
-    """The rule of the style sheet of pages that sets the variables of colours, for light and for
-    dark mode."""
+    """Return the CSS rule that defines the colour variables of pages for light and dark mode."""
     rule, brace, _ = get_template("page.css").render().partition("}")
     return rule + brace
 
 
 def source_hash(text: str) -> str:
-    """The hash of a style sheet or a script. In the Content-Security-Policy of a page, it prevents
-    browsers from using any other style sheet or script."""
+    """Compute the hash of a style sheet or script for the Content-Security-Policy of a page.
+    Browsers then block other style sheets and scripts."""
     digest = hashlib.sha256(text.encode("utf8")).digest()
     return f"sha256-{b64encode(digest).decode()}"

@@ -1,1 +1,1 @@
-"""The spaCy side: from docs and examples to targets, and from predictions to docs."""
+"""The spaCy pipeline component: training on examples, and writing predictions to docs."""

@@ -1,8 +1,9 @@
-"""The results of calibration docs that a component keeps, and warnings when they no longer hold.
+"""Base class that stores the calibration results of a component and warns when they are no longer
+valid.
 
-Calibration docs are annotated docs on which `calibrate`, `tune` and `guarantee` measure a
-component. A *guarantee* (of the command `guarantee`) says, for example, that a set of spans misses
-at most 5 % of the entities.
+Calibration docs are the annotated docs used by `calibrate`, `tune` and `guarantee` to evaluate a
+component. A *guarantee*, created by the command `guarantee`, is a statement such as "this set of
+spans misses at most 5% of the entities".
 """
 
 import warnings
@@ -24,14 +25,15 @@ from .serialization import Cfg
 
 
 class CalibratedPipe(TrainablePipe):
-    """A component that keeps results of calibration docs. They hold for its weights and for some of
-    its settings, and are dropped with a warning when these change. The results themselves are in
-    `calibration`, which gives no warnings.
+    """A component with stored calibration results. The results depend on the weights and on some of
+    the settings. They are dropped when these change, with a warning if there was a guarantee. The
+    results are stored in `calibration`, which doesn't issue warnings itself.
 
-    cfg (Cfg): The settings that are saved.
-    meta (dict[str, Any]): The meta of the pipeline, where people can read the guarantee.
-    annotation (Annotation): Where the annotation of the component is in docs.
-    calibration (CalibrationState): The guarantee, the scores and how calibration docs were read.
+    cfg (Cfg): The settings that are saved with the component.
+    meta (dict[str, Any]): The meta of the pipeline, which shows the guarantee to users.
+    annotation (Annotation): Where the component reads and writes annotation.
+    calibration (CalibrationState): The guarantee, the scores of the calibration docs and how the
+        docs were read.
     """
 
     cfg: Cfg
@@ -47,22 +49,21 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def confidence(self) -> Confidence | None:
-        """Where the probabilities of entities are written. None: they are not written."""
+        """Where the probabilities of entities are written. If None, they are not written."""
         raise NotImplementedError
 
     @property
     def guarantee(self) -> Promise | None:
-        """The guarantee about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key
-        of the confidence: its terms, its thresholds and its calibration docs. None: there is no
-        guarantee, or it doesn't hold for the current settings."""
+        """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
+        the confidence. None if there is no guarantee or it isn't valid for the current settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
 
     @property
     def calibration_scores(self) -> CalibrationScores | None:
-        """The scores of calibration docs, with which `shift` compares the scores of other docs.
-        None: the component has no calibration docs."""
+        """The scores of the calibration docs, which `shift` compares with the scores of other docs.
+        None if no scores are stored."""
         return self.calibration.scores
 
     @calibration_scores.setter
@@ -71,7 +72,7 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def reading(self) -> Reading | None:
-        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: unknown."""
+        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None if unknown."""
         return self.calibration.reading
 
     @reading.setter
@@ -80,27 +81,27 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, as a setting on which guarantees
-        depend. None: all its labels, which are in `cfg["labels"]` already."""
+        """The labels of the entities that the component writes, or None if it writes all labels in
+        `cfg["labels"]`. Guarantees depend on this setting."""
         if self.annotation.own_labels is None:
             return None
         return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
-        """Store a guarantee, which holds for the current settings of the component, and for docs
-        that are read as `reading` says. `nlp.meta["guarantee"]` shows it to people, under the name
-        of the component.
+        """Store a guarantee. It is valid for the current settings of the component, and for docs
+        that are read as described by `reading`. To show it to users, it is also added to
+        `nlp.meta["guarantee"]` under the name of the component.
 
-        promise (Promise): The guarantee, as `guarantee` makes it.
+        promise (Promise): The guarantee, as created by `guarantee`.
         """
         for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
         self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
 
     def drop_guarantee(self, reason: str, *, keep_scores: bool = False) -> None:
-        """Drop the scores of calibration docs and the guarantee. Warn if there was a guarantee.
+        """Drop the guarantee and the scores of the calibration docs. Warn if there was a guarantee.
 
-        reason (str): The change after which the guarantee doesn't hold.
-        keep_scores (bool): Whether the scores of calibration docs still hold, and are kept.
+        reason (str): The change that makes the guarantee invalid, for the warning.
+        keep_scores (bool): Whether to keep the scores of the calibration docs.
         """
         had_guarantee = self.calibration.drop(keep_scores=keep_scores)
         if not had_guarantee:
@@ -113,9 +114,9 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the guarantee, with a warning, if a setting that it depends on was edited. Drop the
-        scores of calibration docs, too, if they depend on an edited setting."""
-        # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
+        """Check whether settings in `cfg` were edited. Drop the guarantee and the scores of the
+        calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
+        # `check` has already dropped the scores if they are invalid.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
             self.drop_guarantee(f"another setting of {changed_setting}", keep_scores=True)
@@ -127,23 +128,22 @@ class CalibratedPipe(TrainablePipe):
         earlier: Shift | Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Shift:
-        """Test, without annotation, whether docs are still like the calibration docs, and estimate
-        precision, recall and F on them. The test gives an alarm only if the model is less sure of
-        the docs than of the calibration docs.
+        """Test whether docs are still similar to the calibration docs, and estimate precision,
+        recall and F on these docs. No annotation is needed. The test only raises an alarm if the
+        model is less certain about the docs than about the calibration docs.
 
-        The same docs in the same batches have the same result with any number of threads and
-        processes. In other batches, some scores differ in their fourth significant digit, and so do
-        their p-values.
+        The result doesn't depend on the number of threads and processes. It may depend on the
+        batches: some scores, and therefore p-values, may differ in the fourth significant digit.
 
-        docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
-            random order. Docs in which all tokens are preset are not tested.
-        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or its `to_json`.
-            The test continues from there, without these docs.
-        seed (int): The seed of the test. Use the same seed for all docs of one stream.
+        docs (Iterable[Doc]): Docs in random order that were predicted by this component, for
+            example by `nlp.pipe`. Docs with only preset tokens are not tested.
+        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or the output of
+            its `to_json`. The test continues from this result.
+        seed (int): The seed of the test. Use the same seed for all docs of a stream.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence now, or
-            there were none when a doc was predicted; if `docs` is a single doc; or if `earlier` is
-            incomplete, or is from another seed or other calibration docs.
+        RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
+            had none when a doc was predicted; if `docs` is a single doc; or if `earlier` is
+            incomplete or was computed with a different seed or different calibration docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
@@ -159,13 +159,13 @@ class CalibratedPipe(TrainablePipe):
     def set_shift(
         self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
     ) -> None:
-        """Keep the scores of calibration docs for `shift`, with the current settings.
+        """Store the scores of calibration docs for `shift`, together with the current settings.
 
-        docs (Sequence[Doc]): The calibration docs, whose `user_data` may have groups.
+        docs (Sequence[Doc]): The calibration docs. Their `user_data` may define groups of docs.
         scores (Floats1d): The score of each doc: see `doc_entropy.measure_docs`. Shape: (B,)
-        source (str): The name of the docs.
+        source (str): The name of the calibration docs.
         approximate (bool): Whether the temperature was fitted on the same docs. The model then fits
-            them better than other docs, and false alarms of the test may be more frequent.
+            these docs better than other docs, and the test may raise more false alarms.
         """
         self.calibration.keep_scores(
             docs,
@@ -177,22 +177,22 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def set_reading(self, reading: Reading) -> None:
-        """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
-        sentence starts of their file, or made from its text. Warn if docs were read in the other
-        way for an earlier one of these functions.
+        """Store how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
+        sentence starts of the file, or from its text. Warn if docs were read differently in an
+        earlier call of these functions.
 
-        reading (Reading): How docs were read, as `find_reading` finds it.
+        reading (Reading): How docs were read, as returned by `find_reading`.
         """
         conflict = self.calibration.set_reading(reading)
         if conflict is not None:
             warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn once if docs differ in their sentence starts or tokens from the docs on which
-        `calibrate`, `tune` or `guarantee` measured the component. Not all docs are compared: see
+        """Warn once if docs were tokenized or split into sentences differently from the docs used
+        by `calibrate`, `tune` or `guarantee`. Only some docs are compared: see
         `CalibrationState.compare_reading`.
 
-        docs (Sequence[Doc]): The docs, before the component has predicted them.
+        docs (Sequence[Doc]): The docs, before prediction.
         """
         uses_starts = bool(self.annotation.sentence_boundaries)
         difference = self.calibration.compare_reading(
@@ -202,9 +202,9 @@ class CalibratedPipe(TrainablePipe):
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are in groups without a guarantee, as no calibration docs were in the group,
+        """Warn if docs belong to groups without a guarantee. These groups had no calibration docs
         or too few."""
-        # Docs without a value for the key are in the group None. The message says "None".
+        # Docs without a value for the key belong to the group None, shown as "None" in the message.
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
             group_names = ", ".join(sorted(new_groups))

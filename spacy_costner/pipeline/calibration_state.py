@@ -1,9 +1,9 @@
-"""The results of calibration docs that a component keeps, and whether they still hold.
+"""The calibration results of a component, and checks that they are still valid.
 
-A *guarantee* says, for example, that a set of spans misses at most 5 % of the entities. The test
-for a shift compares the *scores* of calibration docs with the scores of other docs. Both hold for
-the weights that the model had, and for some settings in `cfg`, which anybody may edit. So before
-each prediction, `CalibrationState.check` looks for edits.
+A *guarantee* is a statement such as "this set of spans misses at most 5% of the entities". The
+shift test compares the *scores* of the calibration docs with the scores of other docs. Both are
+only valid for the weights at calibration and for certain settings in `cfg`. Users may edit `cfg`,
+so `CalibrationState.check` looks for edits before each prediction.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,49 +23,47 @@ from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
-"""The number of calls of `predict` in which a doc is checked: was it read in the same way as the
-docs on which the component was measured?"""
+"""The maximum number of batches for which `predict` checks how docs were read."""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` on which the test for a shift depends. It depends on the weights and on the own
-labels, too."""
+"""The keys of `cfg` that the shift test depends on. It also depends on the weights and on the own
+labels."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` on which a guarantee depends. It depends on the weights and on the own labels,
-too."""
+"""The keys of `cfg` that a guarantee depends on. It also depends on the weights and on the own
+labels."""
 
 
 @dataclass(eq=False)
 class CalibrationState:
-    """The results of calibration docs that a component keeps. The component gives the warnings.
+    """The calibration results of a component. Warnings are issued by the component.
 
-    promise (Promise | None): What is guaranteed about the component's sets of spans. None: nothing.
-    scores (CalibrationScores | None): The scores of calibration docs. None: no calibration docs.
-    reading (Reading | None): How the docs were read on which the component was measured. None:
-        unknown.
+    promise (Promise | None): The guarantee for the component's sets of spans, if any.
+    scores (CalibrationScores | None): The scores of the calibration docs, if any.
+    reading (Reading | None): How the calibration docs were read. None if unknown.
     """
 
     promise: Promise | None = None
     scores: CalibrationScores | None = None
     reading: Reading | None = None
     _n_compared: int = field(default=0, init=False)
-    # The settings and the own labels at the last check. None: the state has changed since then.
+    # The settings and the own labels at the last check. None if the state has changed since.
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
-        """Replace the guarantee. The next `check` finds out whether it holds."""
+        """Replace the guarantee. The next `check` determines whether it is valid."""
         self.promise = promise
         self._checked_settings = None
 
     def keep_promise(self, promise: Promise, cfg: Cfg, own_labels: Sequence[str] | None) -> Promise:
-        """Store a guarantee, which holds for the current settings of the component, and for docs
-        that are read as `reading` says.
+        """Store a guarantee. It is valid for the current settings of the component, and for docs
+        that are read as described by `reading`.
 
-        promise (Promise): The guarantee, as `guarantee` makes it.
+        promise (Promise): The guarantee, as created by `guarantee`.
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (Promise): The guarantee without the settings, for people to read. They find the
-            settings in the config and in `cfg`.
+        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
+            all its labels.
+        RETURNS (Promise): The guarantee without the settings, for displaying it to users.
         """
         promise = replace(promise, reading=self.reading, holds_for=None)
         holds_for = current_settings(cfg, own_labels, PROMISE_SETTINGS)
@@ -73,7 +71,7 @@ class CalibrationState:
         return promise
 
     def drop(self, *, keep_scores: bool) -> bool:
-        """Drop the guarantee and, unless they are kept, the scores of calibration docs.
+        """Drop the guarantee and, unless `keep_scores` is set, the scores of the calibration docs.
 
         RETURNS (bool): Whether there was a guarantee.
         """
@@ -93,11 +91,12 @@ class CalibrationState:
         cfg: Cfg,
         own_labels: Sequence[str] | None,
     ) -> None:
-        """Keep the scores of calibration docs, which hold for the current settings of the
-        component. For the first four parameters see `CalibratedPipe.set_shift`.
+        """Store the scores of calibration docs. They are valid for the current settings of the
+        component. See `CalibratedPipe.set_shift` for the first four parameters.
 
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
+        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
+            all its labels.
         """
         calibration_scores = CalibrationScores.from_docs(
             docs,
@@ -110,51 +109,54 @@ class CalibrationState:
         self.set_scores(calibration_scores)
 
     def set_scores(self, scores: CalibrationScores | None) -> None:
-        """Replace the scores of calibration docs. The next `check` finds out whether they hold."""
+        """Replace the scores of the calibration docs. The next `check` determines whether they are
+        valid."""
         self.scores = scores
         self._checked_settings = None
 
     def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Check whether settings were edited after the last check. If the scores of calibration
-        docs no longer hold, they are dropped.
+        """Check whether settings were edited since the last check. Drop the scores of the
+        calibration docs if they are no longer valid.
 
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (str | None): The name of an edited setting on which the guarantee depends. None:
-            the guarantee holds, there is no guarantee, or nothing was edited after the last check,
-            which may have returned the name of a setting.
+        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
+            all its labels.
+        RETURNS (str | None): The name of an edited setting that the guarantee depends on. None if
+            the guarantee is valid, if there is no guarantee, or if nothing was edited since the
+            last check, even if that check returned a name.
         """
-        # This is done before each prediction, and comparing with the settings of a guarantee takes
-        # long. So the settings are first compared with the settings at the last check. They include
-        # the confidence, as a guarantee doesn't hold without one: see `changed_setting`.
+        # This runs before each prediction, and comparing with the settings of a guarantee is slow.
+        # The settings are therefore first compared with the settings at the last check. They
+        # include the confidence, because guarantees require one: see `changed_setting`.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         settings["own_labels"] = own_labels
         if settings == self._checked_settings:
             return None
-        self._checked_settings = deepcopy(settings)  # as `cfg` may be edited in place
+        self._checked_settings = deepcopy(settings)  # `cfg` may be edited in place
         shift_settings = current_settings(cfg, own_labels, SHIFT_SETTINGS)
         if self.scores is not None and self.scores.holds_for != shift_settings:
             self.scores = None
         return self.changed_setting(cfg, own_labels)
 
     def changed_setting(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Find the first setting on which the guarantee depends, and which has changed since the
-        guarantee was given. None: no such setting has changed, or there is no guarantee."""
+        """Return the name of the first setting that the guarantee depends on and that has changed
+        since the guarantee was stored. Return None if no such setting has changed or there is no
+        guarantee."""
         if self.promise is None:
             return None
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
-        # A guarantee that was saved without settings doesn't hold for any.
+        # A guarantee that was saved without settings is never valid.
         settings_of_promise = self.promise.holds_for or {}
         changed_setting = find_changed_setting(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
-            return "confidence"  # without a confidence, no set of spans is written
+            return "confidence"  # without a confidence, no guaranteed set is written
         return changed_setting
 
     def set_reading(self, reading: Reading) -> str | None:
-        """Keep how the docs were read on which the component was measured.
+        """Store how the calibration docs were read.
 
         reading (Reading): How the docs were read.
-        RETURNS (str | None): A warning, if docs were read differently for an earlier measurement.
+        RETURNS (str | None): A warning, if earlier calibration docs were read differently.
         """
         earlier_reading = self.reading
         self.reading = reading
@@ -170,11 +172,11 @@ class CalibrationState:
     def compare_reading(
         self, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
     ) -> str | None:
-        """Compare how docs were read with how the calibration docs were read. `predict` calls this
-        each time. To save time, only the longest doc of a batch is compared, only in the first
-        `N_COMPARED` batches, and only until a difference is found.
+        """Check whether docs were read in the same way as the calibration docs. This is called by
+        `predict` for each batch. To save time, only the longest doc of a batch is compared, only in
+        the first `N_COMPARED` batches, and only until a difference is found.
 
-        docs (Sequence[Doc]): The docs, before the component has predicted them.
+        docs (Sequence[Doc]): The docs, before prediction.
         tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
         uses_starts (bool): Whether the predictions of the component depend on sentence starts.
         RETURNS (str | None): A warning, if the docs were read differently.
@@ -197,17 +199,17 @@ class CalibrationState:
         earlier: Shift | Mapping[str, Any] | None,
         seed: int,
     ) -> Shift:
-        """Test whether docs are still like the calibration docs: see `CalibratedPipe.shift`.
+        """Test whether docs are still similar to the calibration docs: see `CalibratedPipe.shift`.
 
-        docs (Iterable[Doc]): Docs that the component has predicted.
+        docs (Iterable[Doc]): Docs that were predicted by the component.
         confidence (Confidence | None): Where the component writes probabilities.
         component (str): The name of the component.
-        own_labels (Sequence[str]): The labels that it writes.
+        own_labels (Sequence[str]): The labels that the component writes.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
         seed (int): The seed of the test.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence now, or
-            there were none when a doc was predicted; or if `earlier` is from another test.
+        RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
+            had none when a doc was predicted; or if `earlier` belongs to a different test.
         """
         if self.scores is None:
             raise ValueError(
@@ -223,20 +225,21 @@ class CalibrationState:
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label. `add_measures` adds the numbers of each doc. It
-        # is a copy, so that the earlier result doesn't change.
+        # The expected numbers of entities by label. `add_measures` adds the numbers of each doc to
+        # this copy, so that the earlier result isn't modified.
         counts: EntityCounts = {}
         if earlier is not None:
             counts = {**earlier.counts}
         scores: list[float] = []
         for doc in docs:
             score = add_measures(doc, confidence.spans_key, component, own_labels, counts)
-            if score is not None:  # None: all tokens of the doc are preset
+            if score is not None:  # None if all tokens of the doc are preset
                 scores.append(score)
         return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as JSON: the keys "guarantee", "shift" and "reading" of a saved `cfg`."""
+        """Convert the state to the JSON values that are saved in `cfg` under "guarantee", "shift"
+        and "reading"."""
         saved: dict[str, Any] = {"guarantee": None, "shift": None, "reading": None}
         if self.promise is not None:
             saved["guarantee"] = self.promise.to_dict()
@@ -248,9 +251,10 @@ class CalibrationState:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "CalibrationState":
-        """Read a state from a saved `cfg`: see `to_dict`.
+        """Create a state from a saved `cfg`: see `to_dict`.
 
-        RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
+        RAISES (ValueError): If a key is missing or unknown, or a term of the guarantee is out of
+            range.
         """
         state = cls(reading=read_reading(saved["reading"]))
         if saved["guarantee"] is not None:
@@ -263,11 +267,11 @@ class CalibrationState:
 def current_settings(
     cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]
 ) -> CalibratedSettings:
-    """Collect settings on which a guarantee, or the test for a shift, depends: the keys `names` of
-    `cfg` and, unless the component writes all its labels, its own labels. Returns them in the form
-    in which they are saved."""
+    """Collect the settings that a guarantee or the shift test depends on: the keys `names` of
+    `cfg`, and the own labels unless the component writes all its labels. Returns the settings in
+    the format in which they are saved."""
     settings: CalibratedSettings = {name: cfg[name] for name in names}
     if own_labels is not None:
         settings["own_labels"] = own_labels
-    # JSON turns tuples into lists. So these settings are equal to the same settings after loading.
+    # The JSON round trip converts tuples to lists, so that the settings equal loaded settings.
     return srsly.json_loads(srsly.json_dumps(settings))

@@ -1,15 +1,15 @@
 """The pipeline component `cost_sensitive_ner`: its settings, training and prediction.
 
-The component calls other modules for the work: `training.objective` computes the loss,
-`prediction` computes entities and probabilities, and `doc_writer` writes them to docs. It inherits
-from two classes: `saved_pipe` saves and loads it, and `calibrated_pipe` keeps the results of
-calibration docs.
+The component delegates most of its work: `training.objective` computes the loss, `prediction`
+computes entities and probabilities, and `doc_writer` writes them to docs. Its base classes
+implement saving and loading (`saved_pipe`) and the storage of calibration results
+(`calibrated_pipe`).
 
-The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
-is the probability distribution over tags and entities that follows from them, and *decoding*
-chooses entities from it. A *preset* entity is one that a doc has before the component runs. A
-*guarantee* (of the command `guarantee`) says, for example, that a set of spans misses at most 5 %
-of the entities.
+The model scores the tags of each token. The scores of a batch are called *potentials*. They define
+a probability distribution over tags and entities, the *posterior*, and *decoding* selects entities
+from it. A *preset* entity is an entity that is set on a doc before the component runs. A
+*guarantee*, created by the command `guarantee`, is a statement such as "this set of spans misses at
+most 5% of the entities".
 """
 
 import warnings
@@ -71,41 +71,43 @@ DEFAULT_CONFIG: dict[str, Any] = {
 
 
 class CostSensitiveNER(SavedPipe):
-    """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
-    the methods that spaCy documents for `ner`.
+    """A named entity recognizer with a linear-chain CRF and cost-sensitive training. It supports
+    the same methods as spaCy's `ner`.
 
-    `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
-    (decoding, confidence, temperature). These can be changed without training. The config sets the
-    decoding and the confidence, and `calibrate` sets the temperature. Change them with
-    `set_decoding` and `set_confidence`, or edit `cfg`.
+    `cfg` is saved with the component. It stores the labels, the tag scheme, the training progress
+    and the prediction settings: decoding, confidence and temperature. The prediction settings can
+    be changed without retraining, either in `cfg` or with `set_decoding` and `set_confidence`. The
+    initial decoding and confidence are defined in the config. The temperature is set by
+    `calibrate`.
 
-    model (Model[list[Doc], Potentials]): Predicts the potentials of the chain.
+    model (Model[list[Doc], Potentials]): The model that predicts the potentials of the chain.
     loss (Loss | LossSchedule): The training loss.
     weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): "single": all tokens outside of entities have the tag O. "before": a token
-        directly before an entity has a special O for the label of the entity.
+        directly before an entity has a special O tag for the label of the entity.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
         `doc.ents`, as for spaCy's `spancat`.
-    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written.
-        Spans with other labels may overlap with these. The component learns other spans, too, where
-        they don't overlap with its own, so that labels compete. None: all labels are its own.
-    filter_spans (bool): With a `spans_key`: whether only the longest span is kept where spans with
-        own labels overlap in training docs. Otherwise overlapping spans are an error.
-    sentence_boundaries (Boundaries): Where the chain of a doc is cut. False: nowhere. True: at
-        sentence starts and line breaks. "sentences": at sentence starts.
-    decoding (Decoding): How entities are predicted.
+    own_labels (list[str] | None): The labels of the spans to write. Requires a `spans_key`. Spans
+        with other labels may overlap with these. They are also used for training if they don't
+        overlap with the spans to write, so that the labels compete. If None, spans with any label
+        are written.
+    filter_spans (bool): Whether to keep only the longest of overlapping spans with own labels in
+        training docs. Otherwise, overlapping spans raise an error. Requires a `spans_key`.
+    sentence_boundaries (Boundaries): Where to split a doc into separate chains. False: nowhere.
+        True: at sentence starts and line breaks. "sentences": at sentence starts.
+    decoding (Decoding): How to predict entities.
     confidence (Confidence | None): Where to write the probabilities of entities.
     scorer (Callable | None): The scoring method.
     learn_rate_factor (float): The learning rate of the weights above the Tok2Vec, as a multiple of
-        the learning rate of the Tok2Vec: 1 if it is trained from scratch, about 20 if it is
-        pretrained.
-    RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-        `own_labels` or `filter_spans` are set without a `spans_key`, the confidence has a name
-        that is taken (see `set_confidence`), the factor is not above 0, the model can't have a
-        factor, has a fixed number of tags, or doesn't score tags.
+        the learning rate of the Tok2Vec. Use 1 if the Tok2Vec is trained from scratch and about 20
+        if it is pretrained.
+    RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't support weights,
+        `own_labels` or `filter_spans` is set without a `spans_key`, the extension name of the
+        confidence is taken (see `set_confidence`), `learn_rate_factor` isn't positive or isn't
+        supported by the model, or the model has a fixed number of tags or doesn't score tags.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class CostSensitiveNER(SavedPipe):
         check_architecture(model, name)
         n_tags = model.maybe_get_dim("nO")
         if n_tags is not None:
-            # A saved pipeline with a number here could not be loaded.
+            # A pipeline saved with a fixed number of tags couldn't be loaded.
             raise ValueError(
                 f"{name}: model.nO: expected null, as the labels determine the number of tags, got "
                 f"{n_tags!r}"
@@ -150,7 +152,7 @@ class CostSensitiveNER(SavedPipe):
         )
         first_pass = first_pass_of(model)
         if first_pass is not None:
-            # The first pass of a linear model is a chain, too, and cut at the same borders.
+            # The first pass of a linear model is also a chain, split at the same boundaries.
             first_pass.boundaries = sentence_boundaries
         self.learn_rate_factor = check_factor(learn_rate_factor, model, name)
         if weights is None:
@@ -166,13 +168,13 @@ class CostSensitiveNER(SavedPipe):
         self.calibration = CalibrationState()
         self._tokenizer = nlp.tokenizer  # for `compare_reading`
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
-        self._refused_labels: set[str] = set()  # the labels that `_add_labels_of` couldn't add
+        self._refused_labels: set[str] = set()  # labels that `_add_labels_of` couldn't add
         self.cfg = new_cfg(scheme, outside)
-        # Both follow `cfg`, which may be edited: see `chain_tags` and `confidence`.
+        # Both are updated if `cfg` is edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        # The settings of the config. They show at load whether the config was edited after the
-        # component was saved: see `follow_config`.
+        # The settings of the config. At load, `follow_config` uses them to detect whether the
+        # config was edited after the component was saved.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
@@ -180,66 +182,67 @@ class CostSensitiveNER(SavedPipe):
     # Settings of prediction
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`. A
-        guarantee is dropped, with a warning.
+        """Change the decoding, without retraining. Its settings are stored in `cfg["decoding"]`. If
+        there is a guarantee, it is dropped with a warning.
 
-        If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
-        pipeline is loaded, its decoding is made from the config.
+        If you save the pipeline, also change the block in `nlp.get_pipe_config(name)`: when the
+        pipeline is loaded, the decoding is created from the config.
 
         decoding (Decoding): The new decoding.
-        RAISES (ValueError): If its settings or its cost don't fit the labels of a trained model.
+        RAISES (ValueError): If the model is trained, and the settings or the cost of the decoding
+            don't match its labels.
         """
-        # Before the model is initialized, some labels may be missing.
+        # Before initialization, some labels may still be missing.
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        # The test for a shift uses the probabilities of the model, which decoding doesn't change.
+        # The shift test uses the model's probabilities, which don't depend on the decoding.
         self.drop_guarantee("another decoding", keep_scores=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        # If the config has other settings when the component is loaded, it was edited after the
+        # Settings that differ from the config at load mean that the config was edited after the
         # component was saved: see `follow_config`.
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
     def decoding(self) -> Decoding:
-        """The decoding. Its settings are in `cfg["decoding"]`."""
+        """The decoding. Its settings are stored in `cfg["decoding"]`."""
         return self._decoding
 
     def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding, and its cost, fit the labels.
+        """Check that the settings and the cost of the decoding match the labels.
 
         tags (Tags): The tags of the labels, with a single O.
-        RAISES (ValueError): If the settings or the cost don't fit.
+        RAISES (ValueError): If the settings or the cost don't match the labels.
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
     def check_settings(self) -> None:
-        """Check the settings in `cfg`, which may have been edited: that they are complete, and fit
-        the labels. Otherwise it is a ValueError."""
+        """Check that the settings in `cfg`, which may have been edited, are complete and match the
+        labels. Raise a ValueError otherwise."""
         self._checked_decoding()
         if self.labels:
             self.check_decoding(self.tags)
             self._check_own_labels()
 
     def _checked_decoding(self) -> dict[str, Any]:
-        """Return the settings of decoding in `cfg`, which may have been edited. A missing or
-        unknown setting is a ValueError."""
+        """Return the decoding settings in `cfg`, which may have been edited. Raise a ValueError if
+        a setting is missing or unknown."""
         settings = self.cfg["decoding"]
-        # The settings from which the decoding was made have all its keys.
+        # The settings that the decoding was created with contain all required keys.
         needed_keys = self._configured["decoding"].keys()
         check_keys(settings, needed_keys, where="decoding")
         return settings
 
     @property
     def confidence(self) -> Confidence | None:
-        """Where the probabilities of entities are written. None: they are not written.
+        """Where the probabilities of entities are written. If None, they are not written.
 
-        RAISES (ValueError): If the settings in `cfg` were edited, and are wrong.
+        RAISES (ValueError): If the settings in `cfg` were edited and are invalid.
         """
         settings = self.cfg["confidence"]
         if not settings:
             return None
-        # `cfg` may have been edited since the last call. All settings have defaults.
+        # `cfg` may have been edited since the last call. All settings are optional.
         if self._confidence is None or settings != vars(self._confidence):
             fields = Confidence.__dataclass_fields__
             check_keys(settings, names=(), where="confidence", optional=fields)
@@ -247,23 +250,23 @@ class CostSensitiveNER(SavedPipe):
         return self._confidence
 
     def set_confidence(self, confidence: Confidence | None) -> None:
-        """Change where the probabilities of entities are written. The settings are in
+        """Change where the probabilities of entities are written. The settings are stored in
         `cfg["confidence"]`.
 
-        Several components may share a `spans_key`, but each needs its own key for probabilities. So
-        if the component has a `spans_key`, the default key begins with the name of the component:
-        "ner_confidence" instead of "confidence".
+        Several components may share a `spans_key`, but each needs a separate key for probabilities.
+        If the component has a `spans_key`, the default key therefore starts with the name of the
+        component: "ner_confidence" instead of "confidence".
 
-        If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
+        If you save the pipeline, also change the block in `nlp.get_pipe_config(name)`. When the
         pipeline is loaded, the config takes precedence if its settings differ from these.
 
-        confidence (Confidence | None): The settings. None: probabilities are not written, and the
-            next prediction drops a guarantee, as its spans need the settings, too.
-        RAISES (ValueError): If the name of the extension attribute is taken by another extension of
-            spans, or the key of the probabilities is the `spans_key` of the component.
+        confidence (Confidence | None): The settings. If None, probabilities are not written, and
+            the next prediction drops any guarantee, because guaranteed spans use the same settings.
+        RAISES (ValueError): If another extension of `Span` already uses the name of the extension
+            attribute, or the key of the probabilities equals the component's `spans_key`.
         """
         if confidence is None:
-            # So that `span._.confidence` is None, instead of an error.
+            # `span._.confidence` then returns None instead of raising an error.
             register_default()
             settings = None
         else:
@@ -279,7 +282,7 @@ class CostSensitiveNER(SavedPipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # If the config has other settings when the component is loaded, it was edited after the
+        # Settings that differ from the config at load mean that the config was edited after the
         # component was saved: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
@@ -290,7 +293,7 @@ class CostSensitiveNER(SavedPipe):
         """The labels of the component."""
         return tuple(self.cfg["labels"])
 
-    label_data = labels  # in the form that `initialize` takes
+    label_data = labels  # in the format expected by `initialize`
 
     @property
     def own_labels(self) -> tuple[str, ...]:
@@ -302,7 +305,7 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def other_labels(self) -> tuple[int, ...]:
-        """The labels that the component learns but doesn't write, as indices in `labels`."""
+        """The labels that the component learns but doesn't write, as indices into `labels`."""
         if self.annotation.own_labels is None:
             return ()
         own_labels = self.own_labels
@@ -310,11 +313,11 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def chain_tags(self) -> Tags:
-        """The tags of the chain. If `outside` is "before", several of them are O. `tags` has a
-        single O."""
+        """The tags of the chain. If `outside` is "before", they include several O tags. See `tags`
+        for the tags with a single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Making tags takes long, so they are made again only if `cfg` was edited.
+        # Creating `Tags` is slow, so they are only recreated if `cfg` was edited.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -326,14 +329,14 @@ class CostSensitiveNER(SavedPipe):
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model predicts it after an update with an entity that has it. A
-        guarantee is dropped, with a warning.
+        """Add a label. A trained model can only predict it after an update with an entity of this
+        label. If there is a guarantee, it is dropped with a warning.
 
         label (str): The new label.
-        RETURNS (int): 1, or 0 if the component already has the label.
-        RAISES (ValueError): If the label is not a string, is empty, or begins with "!", which marks
-            spans that are not entities; or if a cost of a trained component doesn't know it. The
-            component then stays unchanged.
+        RETURNS (int): 0 if the label is already present, otherwise 1.
+        RAISES (ValueError): If the label is not a string, is empty, or starts with "!", which marks
+            spans that are not entities, or if the component is trained and one of its costs doesn't
+            define the label. The component is not modified in this case.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -345,17 +348,17 @@ class CostSensitiveNER(SavedPipe):
 
         has_weights = self.model.has_dim("nO")
         if has_weights:
-            # If a cost doesn't know the label, this is an error before anything is changed.
+            # If a cost doesn't define the label, this raises an error before anything is changed.
             new_tags = Tags((*self.labels, label), self.cfg["scheme"])
             cost_tables = self.objective.check_costs(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
-        # A guarantee and the scores of calibration docs hold for the previous labels.
+        # The guarantee and the scores of calibration docs are only valid for the previous labels.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if has_weights:
-            # The model gets weights for the new tags, which are not trained yet.
+            # Resize the model. The weights of the new tags are not trained yet.
             self.set_output(len(self.chain_tags))
             self.cfg["untrained"] = [*self.cfg["untrained"], label]
         return 1
@@ -369,20 +372,20 @@ class CostSensitiveNER(SavedPipe):
         nlp: Language | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Initialize the component for training. It keeps the labels that it has. A guarantee and a
-        temperature are dropped.
+        """Initialize the component for training. Existing labels are kept. The guarantee and the
+        temperature are reset.
 
-        get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
+        get_examples (Callable[[], Iterable[Example]]): Function that returns the training examples.
         nlp (Language | None): The current `nlp` object.
-        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. None: the
-            labels of the examples, in alphabetical order.
-        RAISES (ValueError): If there are no labels, an own label is not among them, spans of a
-            training doc overlap (see `filter_spans`), the loss or the decoding has a cost, weights
-            or settings that don't fit the labels, or the weights don't fit in memory.
+        labels (Sequence[str] | None): The labels, as generated by `spacy init labels`. If None, the
+            labels are collected from the examples, in alphabetical order.
+        RAISES (ValueError): If there are no labels, an own label is not one of them, spans of a
+            training doc overlap (see `filter_spans`), the costs, weights or settings of the loss or
+            the decoding don't match the labels, or the weights don't fit in memory.
         """
 
         def first_examples() -> list[Example]:
-            # As in spaCy, ten examples are enough to validate them and to infer dimensions.
+            # As in spaCy, ten examples are used for validation and to infer dimensions.
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -406,7 +409,7 @@ class CostSensitiveNER(SavedPipe):
                 f"without training, set source in [components.{self.name}] to a trained pipeline"
             )
 
-        # Settings that don't fit the labels are refused before anything is trained.
+        # Check the settings against the labels before anything is trained.
         self.cfg["cost_tables"] = self.objective.check_costs(self.tags)
         self.check_decoding(self.tags)
         self._forget_calibration()
@@ -414,33 +417,33 @@ class CostSensitiveNER(SavedPipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # Two parts of models are trained now (see `training.folds`): the first pass of a linear
-        # model with two passes, and the linear part of a hybrid, a Tok2Vec next to a linear model.
+        # Some parts are trained during initialization (see `training.folds`): the first pass of a
+        # two-pass linear model, and the linear part of a hybrid of a Tok2Vec and a linear model.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
-        # A pipeline may be initialized a second time. A loss that keeps state is reset.
+        # Reset losses with state, in case the pipeline is initialized a second time.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
     def _expected(self, labels: Sequence[str] | None) -> set[str] | None:
-        """The labels of the entities to read, if labels are given: these and the labels that the
-        component has."""
+        """Return the given labels together with the component's existing labels: the labels of the
+        entities to read. Return None if no labels are given."""
         if labels is None:
             return None
         return {*labels, *self.labels}
 
     def _forget_calibration(self) -> None:
-        """Drop the results of an earlier training and calibration, which don't hold for new
+        """Reset the results of earlier training and calibration, which are invalid for new
         weights."""
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
-        # The new weights have not been measured by `calibrate`, `tune` or `guarantee`.
+        # `calibrate`, `tune` and `guarantee` have not been run with the new weights.
         self.reading = None
 
     def _check_own_labels(self) -> None:
-        """Check that the component has all its own labels. It would never write others. An unknown
-        own label is a ValueError."""
+        """Check that all own labels are labels of the component. Raise a ValueError otherwise, as
+        an unknown label would never be predicted."""
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
@@ -452,22 +455,22 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def raw_text(self) -> Array1d:
-        """The hashes of the long sentences (see `sentence_ids`) of the raw text from which the
-        static vectors of the pipeline were learned, ascending. Empty if the vectors are from
-        elsewhere, or there are no vectors. Shape: (S,)"""
+        """The sorted hashes of the long sentences (see `sentence_ids`) in the raw text that the
+        pipeline's static vectors were trained on. Empty if there are no vectors or their raw text
+        is unknown. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
-        """The hashes of the passages that the component was initialized with, ascending: see
-        `passage_ids`. `start_from` adds the hashes of the pipeline that it starts from. Empty for
-        models that were saved before hashes were kept. Shape: (P,)"""
+        """The sorted hashes of the passages that the component was initialized with (see
+        `passage_ids`). With `start_from`, they include the hashes of the source pipeline. Empty for
+        models saved by versions that didn't store hashes. Shape: (P,)"""
         return unpack_ids(self.cfg["trained_on"])
 
     @property
     def recurring(self) -> Recurring:
-        """How many of the passages of `trained_on` recur in the training corpus. 0 for models that
-        were saved before they were counted."""
+        """The number of recurring passages and the total number of passages in the training corpus.
+        Both are 0 for models saved by versions that didn't count them."""
         return Recurring(self.cfg["n_recurring"], self.cfg["n_passages"])
 
     @property
@@ -483,17 +486,18 @@ class CostSensitiveNER(SavedPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model with a batch of examples. A guarantee is dropped, with a warning. Labels
-        that `initialize` hasn't seen are added, unless it was given the labels.
+        """Update the model with a batch of examples. New labels in the examples are added, unless
+        the labels were passed to `initialize`. If there is a guarantee, it is dropped with a
+        warning.
 
-        examples (Iterable[Example]): A batch, with annotated references.
+        examples (Iterable[Example]): A batch of examples with annotated references.
         drop (float): The dropout rate.
-        sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
-        losses (dict[str, float] | None): The losses to add to, by component name. The loss is
-            the exact value of the objective, divided by the number of annotated tokens, unless it
-            is one ratio: see `get_loss`.
-        RETURNS (dict[str, float]): The updated `losses`.
-        RAISES (ValueError): As `get_loss` does. The model is then not updated.
+        sgd (Optimizer | None): The optimizer. If None, the gradients are kept for `finish_update`.
+        losses (dict[str, float] | None): Optional record of the loss, updated in place and keyed by
+            component name. The loss is the value of the objective divided by the number of
+            annotated tokens, except for losses that are a single ratio: see `get_loss`.
+        RETURNS (dict[str, float]): The updated losses dictionary.
+        RAISES (ValueError): See `get_loss`. The model is not updated in this case.
         """
         examples, docs, losses = self._start_update(examples, losses, "update")
         self.drop_guarantee("training")
@@ -506,7 +510,7 @@ class CostSensitiveNER(SavedPipe):
         if features is None:
             scores, backprop = self.model.begin_update(docs)
         else:
-            # The features that were looked up for the loss give the scores, too.
+            # The scores are computed from the features that were looked up for the loss.
             scores, backprop = self.model.attrs["score_features"](self.model, features)
         loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
@@ -523,7 +527,7 @@ class CostSensitiveNER(SavedPipe):
     def _start_update(
         self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
     ) -> tuple[list[Example], list[Doc], dict[str, float]]:
-        """Begin `update` or `rehearse`: list and check the examples, and add the component to the
+        """Prepare `update` or `rehearse`: validate the examples and add the component to the
         losses. Returns the examples, their predicted docs and the losses."""
         if losses is None:
             losses = {}
@@ -534,19 +538,18 @@ class CostSensitiveNER(SavedPipe):
         return examples, docs, losses
 
     def _apply_gradients(self, sgd: Optimizer | None) -> None:
-        """Update the weights at the end of `update` or `rehearse`. Without an optimizer, gradients
-        are kept for `finish_update`. spaCy gives False instead of None in that case."""
+        """Update the weights at the end of `update` or `rehearse`. If `sgd` is None or False (spaCy
+        uses both), the gradients are kept for `finish_update`."""
         if sgd not in (None, False):
             self.finish_update(sgd)
 
     def _add_labels_of(self, examples: Sequence[Example]) -> None:
-        """Add the labels of a batch that `initialize` hasn't seen, unless the user has chosen the
-        labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees only the first
-        100 examples. In the end, the component has all labels of the corpus, as it would without
-        streaming. spaCy's `ner` adds labels, too.
+        """Add new labels in a batch, unless the labels were passed to `initialize`. This is needed
+        with `max_epochs = -1`: the corpus is then streamed, and `initialize` only sees the first
+        100 examples. spaCy's `ner` also adds labels during training.
 
-        A label that a cost doesn't know can't be added. This is a warning, as an error would stop
-        training, and the annotation of its entities is missing.
+        Labels that aren't defined by a cost can't be added. This only raises a warning, so that
+        training continues. Entities with these labels are treated as missing annotation.
         """
         if self.objective.labels_are_given:
             return
@@ -561,9 +564,9 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the labels of the entities of a batch as trained. If `add_label` has added a label
-        to a trained model, it is untrained, and isn't predicted, until the model has learned from
-        an entity that has it."""
+        """Mark the entity labels of a batch as trained. A label that `add_label` adds to a trained
+        model is untrained, and is not predicted until the model is updated with an entity of this
+        label."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -580,15 +583,15 @@ class CostSensitiveNER(SavedPipe):
     ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
-        examples (Iterable[Example]): A batch, with annotated references.
-        scores (Potentials): The model's potentials of the predicted docs.
-        features (FeatureBatch | None): The features of the predicted docs, found as for training.
-            None: they are looked up, if the loss uses them.
-        RETURNS (tuple[float, Potentials]): The loss per annotated token and the gradient of the
-            loss of the batch. If the loss is one ratio for the batch, such as an expected F, the
-            first value is this ratio.
+        examples (Iterable[Example]): A batch of examples with annotated references.
+        scores (Potentials): The model's potentials for the predicted docs.
+        features (FeatureBatch | None): The features of the predicted docs, looked up with
+            `is_train=True`. If None, they are looked up here if the loss uses them.
+        RETURNS (tuple[float, Potentials]): The loss per annotated token, and the gradient of the
+            loss of the batch. If the loss is a single ratio for the batch, such as an expected F,
+            the first value is this ratio.
         RAISES (ValueError): If a score is not finite, spans overlap (see `filter_spans`), or the
-            docs have soft targets that don't fit: see `Objective.targets`.
+            docs have invalid soft targets (see `Objective.targets`).
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
@@ -598,7 +601,7 @@ class CostSensitiveNER(SavedPipe):
         feature_rows = None
         if features is not None:
             feature_rows = features.rows
-        # Targets depend on the epoch: every other epoch cuts docs at their sentence boundaries.
+        # Targets depend on the epoch: docs are split at sentence boundaries in every other epoch.
         targets = self.objective.targets_in_epoch(
             examples, self.chain_tags, self.progress.epochs, feature_rows
         )
@@ -607,8 +610,9 @@ class CostSensitiveNER(SavedPipe):
         return result.value / divisor, result.gradient
 
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
-        """The features of training docs, if the loss uses them and the model has some."""
-        find_features = self.model.attrs.get("find_features")  # only linear models have it
+        """Look up the features of training docs. Return None if the model has no features or the
+        current loss doesn't use them."""
+        find_features = self.model.attrs.get("find_features")  # only set by linear models
         current_loss = self.objective.loss.stage_at(self.progress)
         if find_features is None or not current_loss.uses_features:
             return None
@@ -622,17 +626,18 @@ class CostSensitiveNER(SavedPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model so that it keeps the predictions that it made before
-        `nlp.resume_training`. Without that call it isn't updated. The loss is the Kullback-Leibler
-        divergence of the new predictions from the old ones. Labels that were added after that call
-        are ignored. A guarantee is dropped, with a warning.
+        """Perform a "rehearsal" update: train the model to keep the predictions of the model that
+        `nlp.resume_training` saved. The model is not updated if `nlp.resume_training` wasn't
+        called. The loss is the Kullback-Leibler divergence between the saved and the current
+        predictions. Labels that were added since are ignored. If there is a guarantee, it is
+        dropped with a warning.
 
-        examples (Iterable[Example]): A batch. Its annotation is not used.
+        examples (Iterable[Example]): A batch of examples. Their annotation is not used.
         drop (float): The dropout rate.
-        sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
-        losses (dict[str, float] | None): The losses to add to, by component name. The loss is
-            the divergence in nats per token.
-        RETURNS (dict[str, float]): The updated `losses`.
+        sgd (Optimizer | None): The optimizer. If None, the gradients are kept for `finish_update`.
+        losses (dict[str, float] | None): Optional record of the loss, updated in place and keyed by
+            component name. The loss is the divergence in nats per token.
+        RETURNS (dict[str, float]): The updated losses dictionary.
         RAISES (ValueError): If a score is not finite.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes.
@@ -645,7 +650,7 @@ class CostSensitiveNER(SavedPipe):
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
-        # The teacher is the earlier model, not the annotation.
+        # The targets are the predictions of the earlier model, not the annotation.
         tokens = read_token_attrs(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
@@ -661,18 +666,19 @@ class CostSensitiveNER(SavedPipe):
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     def score(self, examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
-        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces spaCy's scorer of
-        entities. Other scorers get the key as a setting.
+        """Score a batch of examples. If the component has a `spans_key`, spaCy's span scorer is
+        used instead of spaCy's entity scorer. Other scorers receive the key as a setting.
 
-        examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer. It gets the settings in `cfg`, too. (spaCy's
-            scorer of spans only gets the key.)
-        RETURNS (dict[str, Any]): The scores by name: with the `spans_key` "sc", `spans_sc_f` and
-            others.
+        examples (Iterable[Example]): The examples to score, with predicted docs.
+        **settings (Any): Additional settings for the scorer. The settings in `cfg` are passed to
+            the scorer as well, except to spaCy's span scorer, which only receives the key.
+        RETURNS (dict[str, Any]): The scores, keyed by name. For the `spans_key` "sc", the names
+            are `spans_sc_f` etc.
         """
         spans_key = self.annotation.spans_key
         if spans_key is None:
-            settings["component"] = self.name  # our scorers find its probabilities by the name
+            # Our scorers look up the probabilities by component name.
+            settings["component"] = self.name
         elif self.scorer is ner_score:
             return spancat_score(examples, spans_key=spans_key)
         else:
@@ -682,11 +688,11 @@ class CostSensitiveNER(SavedPipe):
     # Prediction
 
     def predict(self, docs: Iterable[Doc]) -> Prediction:
-        """Predict the entities of docs, without modifying them.
+        """Predict the entities of a batch of docs, without modifying the docs.
 
-        docs (Iterable[Doc]): The docs. Entities that they already have stay.
-        RETURNS (Prediction): The entities of the docs, and their probabilities.
-        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
+        docs (Iterable[Doc]): The docs to predict. Their preset entities are part of the prediction.
+        RETURNS (Prediction): The entities of the docs and their probabilities.
+        RAISES (ValueError): If `docs` is a single doc or the component has no labels.
         """
         # A setting in `cfg` may have been edited since the last call.
         self.check_guarantee()
@@ -695,7 +701,7 @@ class CostSensitiveNER(SavedPipe):
         tokens, posterior = self._posterior(docs, preset=True)
 
         promise = self.calibration.promise
-        groups: list[str | None] = []  # of each doc, if there is a guarantee
+        groups: list[str | None] = []  # one group per doc, if there is a guarantee
         if promise is not None:
             groups = [group_of(doc, promise.by_group) for doc in docs]
             self._warn_of_new_groups(promise, groups)
@@ -707,18 +713,19 @@ class CostSensitiveNER(SavedPipe):
             promise=promise,
             groups=groups,
             other_labels=self.other_labels,
-            # Under a `spans_key`, spans have scores, as with spaCy's `spancat`.
+            # Spans in `doc.spans` have scores, as for spaCy's `spancat`.
             is_scored=self.annotation.spans_key is not None,
-            # `shift` compares the measures of docs with the scores of calibration docs.
+            # Only measured docs can be compared with the calibration docs: see `shift`.
             is_measured=self.calibration.scores is not None,
         )
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
-        """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans with other labels stay.
+        """Modify a batch of docs, using predicted entities. Without a `spans_key`, the entities are
+        written to `doc.ents`, and preset annotation is kept. Otherwise they are written to
+        `doc.spans`, and existing spans with other labels are kept.
 
-        docs (Iterable[Doc]): The docs that `predict` got.
-        prediction (Prediction): The result of `predict`.
+        docs (Iterable[Doc]): The docs that were passed to `predict`.
+        prediction (Prediction): The return value of `predict`.
         """
         spans_key = self.annotation.spans_key
         annotate_docs(list(docs), prediction, self.name, self.confidence, spans_key)
@@ -727,17 +734,16 @@ class CostSensitiveNER(SavedPipe):
         """Compute the probabilities of tags and entities.
 
         docs (Iterable[Doc]): The docs, which are not modified.
-        preset (bool): Whether the entities that docs already have are certain. Otherwise they are
-            ignored.
-        RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
+        preset (bool): Whether to treat preset entities as certain. Otherwise, they are ignored.
+        RETURNS (Posterior): The probabilities, with the tokens of all docs concatenated.
+        RAISES (ValueError): If `docs` is a single doc or the component has no labels.
         """
         _, posterior = self._posterior(list_docs(docs), preset=preset)
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """Compute the probabilities of tags and entities: see `posterior`. Returns the tokens of
-        the docs, too."""
+        """Compute the probabilities of tags and entities (see `posterior`). Also returns the tokens
+        of the docs."""
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
@@ -746,12 +752,12 @@ class CostSensitiveNER(SavedPipe):
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        # The model scores whole docs. Only the chain is cut into B sequences. Shapes: (B,)
+        # The model scores whole docs. Only the chain is split into B sequences. Shapes: (B,)
         sequence_lengths, doc_of_sequence = self.annotation.cut(docs, tokens)
         if len(tokens.orth):
             self._require_labels()
             scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
-        else:  # there is nothing to score, and the component may have no weights yet
+        else:  # no tokens to score, and the weights may not be initialized yet
             scores = zero_scores(sequence_lengths, len(tags), "float32")
 
         posterior = Posterior(
@@ -764,30 +770,29 @@ class CostSensitiveNER(SavedPipe):
         return tokens, posterior
 
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Hypothesis]]:
-        """Predict the k most probable analyses of docs. Preset entities are ignored.
+        """Predict the k most probable analyses of each doc. Preset entities are ignored.
 
-        Each path of tags is an analysis. In IOB2, an entity before whitespace has several paths, as
-        its tags may continue in the whitespace: then several analyses have the same entities.
+        An analysis is a path of tags. Different analyses may have the same entities: in the IOB2
+        scheme, the tags of an entity may extend over the whitespace after it.
 
         docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
-        RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
-            their probability and its logarithm, the most probable first.
+        RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, the most probable first.
+            Each consists of entities, their probability and the logarithm of the probability.
         RAISES (ValueError): If `docs` is a single doc, k is less than 1, or the component has no
             labels.
         """
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
         tags = self.tags
-        # Row i of both arrays is about the i-th best path of each doc: its tags, (k, N), and its
-        # log probability, (k, D) for D docs. The latter is minus infinity for a doc with fewer
-        # paths.
+        # Row i of the arrays contains the i-th best path of each of the D docs, and its log
+        # probability, which is -inf if a doc has fewer paths. Shapes: (k, N) and (k, D)
         paths, log_probs = posterior.best_paths(k)
         hypotheses_of_docs: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            # `spans_by_doc` returns the probabilities of spans, too, which are None here.
+            # The second value of `spans_by_doc`, the probabilities of spans, is None here.
             rows = zip(hypotheses_of_docs, spans_of_docs, log_probs_of_docs.tolist())
             for hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
@@ -795,13 +800,12 @@ class CostSensitiveNER(SavedPipe):
         return hypotheses_of_docs
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding. Whitespace at the ends of an
-        entity is cut off.
+        """Decode entities with the current decoding settings. Leading and trailing whitespace is
+        stripped from the entities.
 
-        posterior (Posterior): The probabilities, as `posterior` returns them.
+        posterior (Posterior): The probabilities, as returned by `posterior`.
         RETURNS (DecodedSpans): The entities.
-        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has an unknown
-            one.
+        RAISES (ValueError): If `cfg["decoding"]` was edited and a setting is missing or unknown.
         """
         settings = self._checked_decoding()
         decoded = self._decoding.decode(posterior, settings)
@@ -809,18 +813,17 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of mistakes, if decoding minimises the expected cost. None otherwise."""
+        """The cost of mistakes if decoding minimises the expected cost, otherwise None."""
         decode = self._decoding.decode
         if isinstance(decode, MinCost):
             return decode.cost
         return None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """Compute for each token the expected cost of the tag that minimum-expected-cost decoding
-        predicts: see `MinCost`. If the component has another decoding, each wrong tag has a cost of
-        1.
+        """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
+        `MinCost`). If the component uses another decoding, every wrong tag has a cost of 1.
 
-        posterior (Posterior): The probabilities, as `posterior` returns them.
+        posterior (Posterior): The probabilities, as returned by `posterior`.
         RETURNS (Floats1d): The expected cost of each token. Shape: (N,)
         """
         min_cost = self._decoding.decode
@@ -839,9 +842,8 @@ make_cost_sensitive_ner = Language.factory(
 
 
 def check_architecture(model: Model, name: str) -> None:
-    """Check that a model can score tags, before training. It is a ValueError if the output of the
-    model can't be resized to the number of tags, or if it is the model of spaCy's `ner`, which
-    scores the moves of a parser."""
+    """Check that a model can score tags. Raise a ValueError if its output can't be resized to the
+    number of tags, or if it is the model of spaCy's `ner`, which scores parser moves."""
     if "resize_output" not in model.attrs or model.name == "parser_model":
         raise ValueError(
             f"{name}: model: expected an architecture that scores the tags of a chain, such as "

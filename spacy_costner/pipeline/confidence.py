@@ -1,7 +1,7 @@
-"""The probabilities of entities in docs: where they are written, and how they are found again.
+"""Settings for writing the probabilities of entities to docs, and functions for reading them.
 
-They are in span groups of `doc.spans`, and the extension attribute `span._.confidence` looks them
-up there.
+Probabilities are stored in the span groups of `doc.spans`. The extension attribute
+`span._.confidence` looks them up there.
 """
 
 import warnings
@@ -15,7 +15,7 @@ from ..decoding import LEAST_PROB
 from ..validation import as_number
 
 SOURCE = "cost_sensitive_ner"
-"""The attribute "source" of span groups that our components have written."""
+"""The value of the attribute "source" in span groups written by our components."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Confidence:
     def __post_init__(self) -> None:
         """Check the settings.
 
-        RAISES (ValueError): If a name is missing, or the probability is out of its range.
+        RAISES (ValueError): If a name is empty or the probability is out of range.
         """
         where = "spacy_costner.Confidence"
         names = {"spans_key": self.spans_key, "extension": self.extension}
         for setting, name in names.items():
             if not name or not isinstance(name, str):
                 raise ValueError(f"{where}: {setting}: expected a name, got {name!r}")
-        # Less probable alternatives would be too many: see `LEAST_PROB`.
+        # There would be too many alternatives below this probability: see `LEAST_PROB`.
         if self.alternatives is not None and not LEAST_PROB <= as_number(self.alternatives) <= 1:
             raise ValueError(
                 f"{where}: alternatives: expected null or a probability from {LEAST_PROB} to 1, "
@@ -51,21 +51,23 @@ def make_confidence(
     alternatives: float | None = None,
     second_choice: float | None = None,
 ) -> Confidence:
-    """Build the settings that say where the probabilities of entities are written.
+    """Create the settings for writing the probabilities of entities.
 
         [components.ner.confidence]
         @misc = "spacy_costner.Confidence.v1"
         alternatives = 0.1
 
-    spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
-        group's `attrs["scores"]`, as for spaCy's `spancat`.
-    extension (str): The extension attribute of spans for the probability: `span._.confidence`.
-    alternatives (float | None): Other entities with at least this probability are written to
-        `doc.spans`, under the same key with "_alternatives". None: no other entities are written.
-    second_choice (float | None): Always null, and without effect. spaCy needs this parameter to
-        load pipelines that 0.3.0 saved, as their configs have it.
-    RAISES (ValueError): If a name is empty, a probability is out of its range, or `second_choice`
-        is not null.
+    spans_key (str): The key in `doc.spans` to write the entities to. Their probabilities are stored
+        in the group's `attrs["scores"]`, as for spaCy's `spancat`.
+    extension (str): The name of the extension attribute that returns the probability of a span, by
+        default `span._.confidence`.
+    alternatives (float | None): The minimum probability of alternative entities, which are written
+        to `doc.spans` under the same key with the suffix "_alternatives". If None, no alternatives
+        are written.
+    second_choice (float | None): Has no effect and must be null. It is only supported for loading
+        pipelines saved by version 0.3.0, whose configs contain it.
+    RAISES (ValueError): If a name is empty, the probability is out of range, or `second_choice` is
+        not null.
     """
     if second_choice is not None:
         raise ValueError(
@@ -78,11 +80,11 @@ def make_confidence(
 def register(confidence: Confidence) -> None:
     """Register the extension attribute of spans.
 
-    RAISES (ValueError): If another extension has its name.
+    RAISES (ValueError): If the name is already used by another extension.
     """
     name = confidence.extension
     if not Span.has_extension(name):
-        # `force`: another thread that loads a pipeline may register it at the same time.
+        # `force` prevents an error if another thread registers the extension at the same time.
         Span.set_extension(name, getter=confidence_of, force=True)
         return
     _default, _method, getter, _setter = Span.get_extension(name)
@@ -94,9 +96,9 @@ def register(confidence: Confidence) -> None:
 
 
 def register_default() -> None:
-    """Register the default extension for a component that writes no probabilities, so that
-    `span._.confidence` is None with a warning, instead of an error. Another extension with this
-    name stays."""
+    """Register the default extension for a component that doesn't write probabilities, so that
+    `span._.confidence` returns None with a warning instead of raising an error. An existing
+    extension with this name is not replaced."""
     name = Confidence.extension
     if not Span.has_extension(name):  # for `force` see `register`
         Span.set_extension(name, getter=confidence_of, force=True)
@@ -104,22 +106,22 @@ def register_default() -> None:
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn once in a process: the cache remembers which messages were shown."""
+    """Show a warning only once per process. The cache skips messages that were shown before."""
     warnings.warn(message, stacklevel=3)
 
 
 def scored_groups(doc: Doc) -> list[SpanGroup]:
-    """The span groups of a doc that our components have written: first the groups of predicted
-    entities, then alternatives and guaranteed sets."""
+    """Return the span groups of a doc that were written by our components: first the groups of
+    predicted entities, then alternatives and guaranteed sets."""
     groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
-    # Groups of predicted entities have no attribute "set", and False is sorted before True.
+    # Groups of predicted entities don't have the attribute "set". False is sorted before True.
     return sorted(groups, key=lambda group: "set" in group.attrs)
 
 
 def prob_of(span: Span) -> float | None:
-    """Look up the probability that a component has written for an entity. It is found by the
-    characters and the label of the entity, even if tokens were merged or split later. None: the doc
-    has no probability for the entity."""
+    """Look up the probability of an entity in the span groups of its doc. Returns None if there is
+    no probability. The entity is identified by its character offsets and its label, so the lookup
+    also works after tokens were merged or split."""
     place = (span.start_char, span.end_char, span.label_)
     for group in scored_groups(span.doc):
         prob = score_of(group, place)
@@ -129,8 +131,8 @@ def prob_of(span: Span) -> float | None:
 
 
 def confidence_of(span: Span) -> float | None:
-    """The getter of `span._.confidence`: see `prob_of`. If the doc has no probabilities at all, it
-    warns and says why."""
+    """Return the value of `span._.confidence`: see `prob_of`. Show a warning with an explanation if
+    the doc has no probabilities at all."""
     prob = prob_of(span)
     if prob is None and not scored_groups(span.doc):
         warn_once(
@@ -143,28 +145,28 @@ def confidence_of(span: Span) -> float | None:
 
 
 def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
-    """Find the span group of the predicted entities of a component, which was written to the key
-    that `free_key` has chosen.
+    """Find the span group of a component's predicted entities under the key chosen by `free_key`.
 
-    doc (Doc): A doc that the component has predicted.
+    doc (Doc): A doc that was predicted by the component.
     key (str): The key of the component's confidence.
-    name (str | None): The name of the component. None: the group of any component under this key.
-    RETURNS (SpanGroup | None): The group. None: the doc doesn't have it.
+    name (str | None): The name of the component. If None, the group of any component under `key` is
+        returned.
+    RETURNS (SpanGroup | None): The group, or None if the doc doesn't have it.
     """
     if name is None:
         return doc.spans.get(key)
     for possible_key in (f"{key}_{name}", key):
         group = doc.spans.get(possible_key)
-        # A group without the attribute "component", such as one that a user has made, counts, too.
+        # Groups without the attribute "component" are accepted, too, such as a user's own groups.
         if group is not None and group.attrs.get("component", name) == name:
             return group
     return None
 
 
 def free_key(doc: Doc, key: str, name: str) -> str:
-    """Choose the key to which a component writes probabilities: `key` or, if another component has
-    written to it, `key` with the name of this component, and a warning. A group that no component
-    has written, such as a group of the user, is replaced."""
+    """Choose the key for the probabilities of a component: `key` or, if another component has
+    written to it, `key` followed by the name of this component, with a warning. Groups that were
+    not written by a component are replaced."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]

@@ -1,7 +1,7 @@
-"""How uncertain a model is about each doc. The test for a shift compares new docs with calibration
-docs: see `metrics.shift`.
+"""Measure how uncertain a model is about each doc. The shift test uses this to compare new docs
+with calibration docs: see `metrics.shift`.
 
-In shapes, B is the number of docs, N the number of their tokens, E the number of entities.
+In shapes, B is the number of docs, and N the number of tokens in all of them.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from .confidence import group_of_component
 
 
 class ShiftMeasures(NamedTuple):
-    """The measures of each doc of a batch that the test for a shift compares: see `measure_docs`.
+    """The measures of a batch of docs for the shift test: see `measure_docs`.
 
-    entropies (Floats1d): The entropy of the path of each doc, divided by 1 + the expected number of
-        its entities. NaN for a doc without free tokens. Shape: (B,)
+    entropies (Floats1d): The entropy of the tag path of each doc, divided by 1 + the expected
+        number of entities. NaN for docs with only preset tokens. Shape: (B,)
     expected_counts (Floats2d): The expected number of entities of each label that the component
         writes. Shape: (B, labels)
     """
@@ -35,40 +35,40 @@ class ShiftMeasures(NamedTuple):
 def measure_docs(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
 ) -> ShiftMeasures:
-    """Measure how uncertain the model is about each doc, for the test for a shift.
+    """Measure how uncertain the model is about each doc, for the shift test.
 
-    The measure is the entropy H of the path of the doc, divided by 1 + the expected number n of its
+    The measure is the entropy H of the doc's tag path, divided by 1 + the expected number n of
     entities:
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
-    Here y is a path, which has the tag y_t at token t and the score s(y), and Z is the sum of
-    exp(s(y)) over all paths.
+    Here, y is a path with the tag y_t at token t, s(y) is its score, and Z is the sum of exp(s(y))
+    over all paths.
 
-    H is not divided by the number of tokens. In unfamiliar text, a model finds few entities, so
-    that H for each token may even be lower. Preset tokens don't count. A doc in which all tokens
-    are preset has the measure NaN.
+    H is not divided by the number of tokens, because the entropy per token may even be lower in
+    unfamiliar text, where models find few entities. Preset tokens are ignored. The measure is NaN
+    for docs with only preset tokens.
 
     posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
     other_labels (Sequence[int]): The labels that the component doesn't write, as indices.
-    RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
+    RETURNS (ShiftMeasures): The measures and the expected numbers of entities.
     """
     tags = posterior.tags
-    # The entropy of each sequence of the chain. Preset tokens add nothing to it, as their tags are
-    # fixed. If the model is sure, rounding may make the entropy negative. `Posterior.entropy` has
-    # no rounding errors, but takes twenty times as long.
+    # The entropy of each sequence of the chain. The tags of preset tokens are fixed, so these
+    # tokens don't contribute to it. For confident models, rounding may result in a negative
+    # entropy. `Posterior.entropy` has no rounding errors, but is twenty times slower.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
-    # The entropy of a doc is the sum over its sequences, which `bincount` adds up. Shape: (B,)
+    # The entropy of a doc is the sum over its sequences. Shape: (B,)
     doc_entropies = numpy.bincount(
         posterior.doc_of_sequence, entropies, minlength=len(tokens.lengths)
     )
 
     # The probability that a token opens an entity of each label. Shape: (N, labels)
     opening_probs = posterior.chain_marginals @ tags.opens_label
-    n_free_tokens = tokens.lengths  # the number of tokens of each doc that are not preset, (B,)
+    n_free_tokens = tokens.lengths  # the number of tokens per doc that are not preset, (B,)
     if tokens.has_annotation:
         opening_probs[tokens.is_annotated] = 0
         doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
@@ -85,17 +85,17 @@ def measure_docs(
 def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: EntityCounts
 ) -> float | None:
-    """Read the measures of a doc from the span group to which a component has written them: see
-    `measure_docs`. Return the entropy, and add the expected numbers of entities to `counts`.
+    """Read the measures of a doc (see `measure_docs`) from the span group that a component has
+    written. Returns the entropy and adds the expected numbers of entities to `counts`.
 
-    doc (Doc): A doc that the component has predicted.
+    doc (Doc): A doc that was predicted by the component.
     key (str): The key of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (EntityCounts): The expected numbers of entities of other docs, by label. They are
-        changed: the numbers of this doc are added.
-    RETURNS (float | None): The entropy of the doc, divided by 1 + the expected number of its
-        entities. The test for a shift compares it. None if all tokens of the doc are preset.
+    counts (EntityCounts): The expected numbers of entities by label. The numbers of this doc are
+        added in place.
+    RETURNS (float | None): The entropy of the doc divided by 1 + the expected number of entities.
+        None if all tokens of the doc are preset.
     RAISES (ValueError): If the doc doesn't have the group, or the group has no entropy or scores.
     """
     group = group_of_component(doc, key, name)
@@ -105,10 +105,10 @@ def add_measures(
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
 
-    # A predicted entity with the probability .9 is expected to be .9 correct entities.
+    # The expected number of correct entities is the sum of the probabilities.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
-    # The attribute has the expected number of annotated entities of each label.
+    # The attribute stores the expected number of annotated entities of each label.
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
         _add_counts(counts, label, annotated=expected_number)
     entropy = group.attrs["entropy"]
@@ -125,7 +125,7 @@ def _add_counts(
     predicted: float = 0.0,
     annotated: float = 0.0,
 ) -> None:
-    """Add to the counts of a label the expected numbers of correct, predicted and annotated
-    entities."""
+    """Add expected numbers of correct, predicted and annotated entities to the counts of a
+    label."""
     n_correct, n_predicted, n_annotated = counts.get(label, (0.0, 0.0, 0.0))
     counts[label] = [n_correct + correct, n_predicted + predicted, n_annotated + annotated]

@@ -1,11 +1,11 @@
-"""Write a prediction to docs: entities to `doc.ents` or `doc.spans`, and span groups with
+"""Write predictions to docs: entities to `doc.ents` or `doc.spans`, and span groups with
 probabilities to `doc.spans`.
 
-A *preset* token was annotated before the component ran, and stays as it is. A *free* token is not
-preset. Begin and end of an entity are tokens, counted over the batch.
+A *preset* token was annotated before the component ran, and is not modified. A *free* token is not
+preset. The start and the end of an entity are token indices in the batch.
 
-In shapes, B is the number of docs, N the number of their tokens, T the number of tokens of one doc,
-E the number of entities.
+In shapes, B is the number of docs, N the number of tokens in all of them, T the number of tokens of
+a single doc, and E the number of entities.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from .confidence import SOURCE, Confidence, free_key
 from .prediction import Prediction
 
 SpansAndProbs = tuple[list[Span], Floats1d | None]
-"""The spans of a doc, and their probabilities, if they have some."""
+"""The spans of a doc and their probabilities, if any."""
 
 
 def annotate_docs(
@@ -33,14 +33,14 @@ def annotate_docs(
     confidence: Confidence | None,
     spans_key: str | None = None,
 ) -> None:
-    """Write predicted entities to docs. If there is a confidence, write their probabilities, the
-    alternatives and the guaranteed sets as well.
+    """Write predicted entities to docs. With a confidence, also write their probabilities, the
+    alternatives and the guaranteed sets.
 
-    docs (Sequence[Doc]): The docs of the prediction, which are modified.
+    docs (Sequence[Doc]): The predicted docs, which are modified in place.
     prediction (Prediction): The entities, probabilities and other spans to write.
     name (str): The name of the component.
-    confidence (Confidence | None): Where the probabilities are written. None: nowhere.
-    spans_key (str | None): The key of `doc.spans` for the entities. None: they are written to
+    confidence (Confidence | None): Where to write the probabilities. If None, they are not written.
+    spans_key (str | None): The key in `doc.spans` for the entities. If None, they are written to
         `doc.ents`.
     """
     lengths = prediction.tokens.lengths
@@ -50,7 +50,7 @@ def annotate_docs(
         spans_of_docs = [spans for spans, _ in predicted]
         write_entities(docs, spans_of_docs, prediction.tokens)
     else:
-        # Spans with labels of other components stay in the group.
+        # Spans with the labels of other components are kept in the group.
         own_labels: list[str] = []
         for i, label in enumerate(prediction.labels):
             if i not in prediction.other_labels:
@@ -60,14 +60,14 @@ def annotate_docs(
     if confidence is None:
         return
 
-    # The group of predicted entities has their probabilities, and what the test for a shift needs.
+    # The group of predicted entities stores their probabilities and the measures for the shift
+    # test.
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 
-    # The groups of alternatives and guaranteed sets have the same key, followed by the name of the
-    # set.
+    # The keys of alternatives and guaranteed sets have the name of the set as a suffix.
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
@@ -84,8 +84,8 @@ def write_groups(
     attrs_of_docs: Sequence[dict[str, Any]],
 ) -> None:
     """Write a span group to each doc, unless its key is None. In addition to the given attributes,
-    a group has the probability, the characters and the label of each of its spans: see
-    `scored_attrs`. Lengths: B"""
+    a group stores the probability, the character offsets and the label of each span (see
+    `scored_attrs`). Lengths: B"""
     rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
     for doc, key, (spans, _), span_attrs, attrs in rows:
         if key is not None:
@@ -93,8 +93,8 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """The measures of each doc for the test for a shift, as attributes of its span group, where
-    `add_measures` reads them. If the prediction has no measures, the attributes are empty."""
+    """Return the measures for the shift test as the span group attributes of each doc, for
+    `add_measures`. If the prediction has no measures, there are no attributes."""
     measures = prediction.measures
     if measures is None:
         return [{} for _ in prediction.tokens.lengths]
@@ -105,9 +105,8 @@ def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
 
 
 def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
-    """Add labels to the string stores of docs, where spaCy looks up the label of a span. The vocab
-    of the docs may differ from the vocab of the component. Returns the hashes of the labels, which
-    are the same in all vocabs."""
+    """Add labels to the string stores of docs, because the vocab of the docs may differ from the
+    vocab of the component. Returns the hashes of the labels, which are the same in all vocabs."""
     hashes: list[int] = []
     last_vocab: Vocab | None = None
     for doc in docs:
@@ -120,14 +119,14 @@ def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
 def write_entities(
     docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
 ) -> None:
-    """Write entities to `doc.ents`. None of them includes a preset token of `tokens`, and preset
-    tokens stay as they are."""
+    """Write entities to `doc.ents`. The entities must not include preset tokens, which are not
+    modified."""
     if not tokens.has_annotation:
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
         return
     is_token_free = ~tokens.is_annotated  # False for preset tokens, (N,)
-    begin = 0  # the first token of the doc, counted over the batch
+    begin = 0  # the index of the doc's first token in the batch
     for doc, spans in zip(docs, spans_of_docs):
         end = begin + len(doc)
         set_free_tokens(doc, spans, is_token_free[begin:end])
@@ -135,8 +134,8 @@ def write_entities(
 
 
 def set_free_tokens(doc: Doc, spans: list[Span], is_token_free: Array1d) -> None:
-    """Set the entities of a doc, which consist of free tokens. All other free tokens are outside of
-    entities. Preset tokens stay as they are. Shape of `is_token_free`: (T,)"""
+    """Set the entities of a doc, which must consist of free tokens. All other free tokens are
+    marked as outside of entities. Preset tokens are not modified. Shape of `is_token_free`: (T,)"""
     if is_token_free.all():
         doc.set_ents(spans)
         return
@@ -155,25 +154,25 @@ def spans_by_doc(
     lengths: Ints1d,
     probs: Floats1d | None = None,
 ) -> list[SpansAndProbs]:
-    """Make spaCy's spans of the entities of a batch, doc by doc.
+    """Convert the entities of a batch to `Span` objects, grouped by doc.
 
-    docs (Iterable[Doc]): The docs that the spans belong to. They are not modified.
-    entities (Entities): The entities of all docs, ordered, with tokens counted over the batch.
+    docs (Iterable[Doc]): The docs of the batch, which are not modified.
+    entities (Entities): The entities of all docs in order, with token indices in the batch.
     labels (Sequence[Any]): The names of the labels, or their hashes, which are faster.
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
-    RETURNS (list[SpansAndProbs]): The spans of each doc, and their probabilities, if `probs` are
-        given.
+    RETURNS (list[SpansAndProbs]): The spans of each doc, with their probabilities if `probs` is
+        set.
     """
     entity_tuples = entities.as_tuples()
     doc_ends = lengths.cumsum()
-    # For each doc, the number of entities that begin before its end. As entities are ordered, the
-    # entities of a doc are entities[first_entity:stop], where `first_entity` is the `stop` of the
+    # For each doc, the number of entities that begin before its end. The entities are in order, so
+    # the doc's entities are entities[first_entity:stop], where `first_entity` is the `stop` of the
     # previous doc. Shape: (B,)
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
     spans_of_docs: list[SpansAndProbs] = []
-    doc_start = 0  # the first token of the doc, counted over the batch
+    doc_start = 0  # the index of the doc's first token in the batch
     first_entity = 0  # the first entity of the doc
     for doc, doc_end, stop in zip(docs, doc_ends.tolist(), stops):
         spans = [

@@ -1,4 +1,4 @@
-"""The logger of `spacy train` for a hybrid: a model with a linear part next to a Tok2Vec. The
+"""A logger of `spacy train` for hybrid models, which combine a linear part with a Tok2Vec. The
 linear part is trained at initialization, before the first step of `spacy train`."""
 
 import sys
@@ -15,17 +15,17 @@ than the first. A linear model is as good, smaller and faster: `python -m spacy 
 """
 
 LogStep = Callable[[dict[str, Any] | None], None]
-"""Logs a step of training. Its argument has the scores and other numbers after a step with an
-evaluation, and is None after other steps."""
+"""Log a training step. The argument contains the scores and other information if the step was
+followed by an evaluation. Otherwise, it is None."""
 
 Finish = Callable[[], None]
-"""Ends the log."""
+"""Finish logging."""
 
 
 def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
-    """Build the logger of a hybrid whose linear part is trained at initialization. It is spaCy's
-    ConsoleLogger. If no later evaluation was better than the first, it also says at the end that
-    the hybrid is no better than its linear part.
+    """Create a logger for a hybrid model whose linear part is trained at initialization. It extends
+    spaCy's ConsoleLogger with a final warning if no evaluation was better than the first, because
+    the hybrid is then no better than its linear part.
 
         [training.logger]
         @loggers = "spacy_costner.HybridLogger.v1"
@@ -35,18 +35,18 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
     def setup(
         nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
     ) -> tuple[LogStep, Finish]:
-        """Begin the log. `spacy train` calls this function."""
+        """Set up the logger. Called by `spacy train`."""
         log_to_console, finish_console = console(nlp, stdout, stderr)
         scores: list[float] = []
 
         def log_step(info: dict[str, Any] | None) -> None:
-            if info is not None:  # it is None after steps without an evaluation
+            if info is not None:  # None for steps without an evaluation
                 scores.append(info["score"])
             log_to_console(info)
 
         def finish() -> None:
-            """End the log, and compare the best evaluation with the first. As the first is made
-            after a single step, it is nearly the evaluation of the linear part."""
+            """Finish logging and compare the best score with the first. The first score is measured
+            after a single step, so it is close to the score of the linear part."""
             finish_console()
             if len(scores) > 1 and max(scores) == scores[0]:
                 warning = Printer(no_print=True).warn(NOTHING_LEARNED)

@@ -1,7 +1,8 @@
-"""The learning rate of the chain, which can be higher than the rate of the encoder below it.
+"""A separate learning rate for the chain, which can be higher than the encoder's learning rate.
 
-A pretrained encoder needs a low learning rate: 5e-5, say. The weights of the chain start at 0 and
-with Adam change by about the learning rate in a step, so they need a higher one.
+A pretrained encoder requires a low learning rate, such as 5e-5. The weights of the chain are
+initialized with 0 and, with Adam, change by about the learning rate per step, so they require a
+higher one.
 """
 
 import math
@@ -14,21 +15,22 @@ from thinc.api import Model, Optimizer
 from ..validation import as_number
 
 LOW_RATE = 2e-4
-"""A learning rate below this is meant for a pretrained encoder."""
+"""Learning rates below this value are assumed to be intended for a pretrained encoder."""
 
 N_STEPS = 1000
-"""The number of first steps of a schedule in which the learning rate is checked."""
+"""The number of steps for which a schedule of the learning rate is checked."""
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
-    """Check the factor of the learning rate.
+    """Validate the factor of the learning rate.
 
-    factor (float): The factor, as the config has it.
-    model (Model): The model of the component. The linear model can't have a factor, as the
-        optimizer of the config doesn't train it.
-    name (str): The name of the component, for errors.
+    factor (float): The value in the config.
+    model (Model): The model of the component. Linear models don't support a factor, because they
+        aren't trained by the optimizer of the config.
+    name (str): The name of the component, for error messages.
     RETURNS (float): The factor as a number.
-    RAISES (ValueError): If it isn't a finite number above 0, or the model can't have a factor.
+    RAISES (ValueError): If the factor isn't a finite number above 0, or the model doesn't support a
+        factor other than 1.
     """
     where = f"{name}: learn_rate_factor"
     value = as_number(factor)
@@ -43,15 +45,16 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
-    """Update the weights of a model with its gradients. The weights of the encoder, which is the
-    model's reference "tok2vec", have the learning rate of the optimizer. All other weights have the
-    learning rate times the factor.
+    """Update the weights of a model with its gradients. The encoder (the model's reference
+    "tok2vec") is updated with the learning rate of the optimizer, and all other weights are updated
+    with the learning rate times the factor.
 
-    model (Model): The model, with gradients.
-    optimizer (Optimizer): The optimizer. `nlp.rehearse` gives a function instead: then the factor
-        has no effect.
+    model (Model): The model with its gradients.
+    optimizer (Optimizer): The optimizer. `nlp.rehearse` passes a function instead, which doesn't
+        support the factor.
     factor (float): The factor of the learning rate.
-    RAISES (ValueError): If the optimizer is Thinc's RAdam, which can't have several learning rates.
+    RAISES (ValueError): If the optimizer is Thinc's RAdam, which doesn't support different learning
+        rates.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
         model.finish_update(optimizer)
@@ -72,25 +75,25 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
                 continue
             weights = node.get_param(param_name)
             gradient = node.get_grad(param_name)
-            # The optimizer keeps its moments under this key, which is the same as in Thinc's own
-            # `finish_update`.
+            # The optimizer stores its moments under this key. It is the key that Thinc's
+            # `finish_update` uses.
             key = (node.id, param_name)
             new_weights, _ = optimizer(key, weights, gradient, lr_scale=scale)
             node.set_param(param_name, new_weights)
 
 
 def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
-    """Warn if the learning rate of the config is so low that it must be meant for a pretrained
-    encoder, and the chain has the same learning rate.
+    """Warn if the chain is trained with a learning rate that is probably intended for a pretrained
+    encoder (see `LOW_RATE`).
 
-    nlp (Language | None): The pipeline with the config. None: there is no config to check.
+    nlp (Language | None): The pipeline with the config to check, if any.
     model (Model): The model of the component.
     factor (float): The factor of the learning rate.
     name (str): The name of the component.
     """
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
-    # Make a second optimizer from the config, as going through its first steps changes it.
+    # Create a separate optimizer from the config, because stepping its schedules modifies it.
     block = nlp.config.interpolate()["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": block})["optimizer"]
     highest_rate = 0.0

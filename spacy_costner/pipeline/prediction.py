@@ -1,11 +1,12 @@
-"""The prediction of a component for a batch of docs: entities and, if requested, their
+"""The predictions of a component for a batch of docs: entities and, if requested, their
 probabilities and other spans.
 
-`make_prediction` computes what `doc_writer` writes. A *preset* token was annotated before the
-component ran. Begin and end of an entity are tokens, counted over the batch.
+`make_prediction` computes the prediction, and `doc_writer` writes it to docs. A *preset* token was
+annotated before the component ran. The start and the end of an entity are token indices in the
+batch.
 
-In shapes, B is the number of docs, N the number of their tokens, E the number of entities, S the
-number of other spans.
+In shapes, B is the number of docs, N the number of tokens in all of them, E the number of entities,
+and S the number of other spans.
 """
 
 from collections.abc import Sequence
@@ -25,16 +26,16 @@ from .promises import Promise
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
-"""The attribute "set" of span groups with spans other than the predicted entities."""
+"""The values of the attribute "set" of span groups with spans other than the predicted entities."""
 
 
 class SpanSet(NamedTuple):
-    """Spans of a batch of docs that are written next to the predicted entities: alternatives, or a
-    guaranteed set.
+    """A set of spans that is written in addition to the predicted entities: alternatives or
+    guaranteed sets.
 
-    spans (Entities): The spans, ordered by begin and end. They may overlap.
-    probs (Floats1d): Their probabilities. Shape: (S,)
-    has_set (Sequence[bool]): Whether each doc has the set, which may be empty. Length: B
+    spans (Entities): The spans of a batch of docs, sorted by start and end. They may overlap.
+    probs (Floats1d): The probabilities of the spans. Shape: (S,)
+    has_set (Sequence[bool]): Whether each doc has a set, which may be empty. Length: B
     """
 
     spans: Entities
@@ -43,18 +44,18 @@ class SpanSet(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The entities of a batch of docs.
+    """The predicted entities of a batch of docs.
 
-    tokens (TokenAttrs): The tokens of the docs, with their preset annotation.
-    labels (tuple[str, ...]): The names of all labels: the labels of the chain, and then, if there
-        is a label tree, its inner nodes.
-    other_labels (Sequence[int]): The labels that the component doesn't write, as indices in
+    tokens (TokenAttrs): The tokens of the docs with their preset annotation.
+    labels (tuple[str, ...]): The names of all labels: the labels of the chain, followed by the
+        inner nodes of the label tree, if any.
+    other_labels (Sequence[int]): The labels that the component doesn't write, as indices into
         `labels`.
-    entities (Entities): The predicted entities that the component may write, ordered: see
-        `is_writable`. They don't begin or end with whitespace.
+    entities (Entities): The predicted entities that the component may write (see `is_writable`), in
+        order. They don't start or end with whitespace.
     probs (Floats1d | None): The probabilities of these entities, if requested. Shape: (E,)
-    sets (dict[str, SpanSet]): Other spans, under the keys `ALTERNATIVES` and `GUARANTEED`.
-    measures (ShiftMeasures | None): What the test for a shift needs to know, if requested.
+    sets (dict[str, SpanSet]): Other sets of spans, keyed by `ALTERNATIVES` and `GUARANTEED`.
+    measures (ShiftMeasures | None): The measures for the shift test, if requested.
     """
 
     tokens: TokenAttrs
@@ -78,33 +79,33 @@ def make_prediction(
     is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Make the prediction of a batch: choose the decoded entities that the component may write. If
-    requested, compute their probabilities, alternatives and guaranteed sets.
+    """Create the prediction for a batch: select the decoded entities that the component may write
+    and, if requested, compute their probabilities, alternatives and guaranteed sets.
 
-    decoded (DecodedSpans): The decoded entities, without whitespace at their ends.
+    decoded (DecodedSpans): The decoded entities, without leading and trailing whitespace.
     posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
-    confidence (Confidence | None): Which probabilities are written. None: no probabilities.
-    promise (Promise | None): The guarantee of a guaranteed set, if there is one.
-    groups (Sequence[str | None]): If there is a guarantee, the group of each doc. Length: B
-    other_labels (Sequence[int]): The labels whose entities are left out, as indices.
-    is_scored (bool): Whether entities get probabilities even without a confidence.
-    is_measured (bool): Whether to compute what the test for a shift needs. It is written next to
-        the probabilities, and isn't computed without them.
-    RETURNS (Prediction): The entities, with all that was requested.
+    confidence (Confidence | None): Which probabilities to write, if any.
+    promise (Promise | None): The guarantee for guaranteed sets, if any.
+    groups (Sequence[str | None]): The group of each doc, if there is a guarantee. Length: B
+    other_labels (Sequence[int]): The labels of the entities to remove, as indices.
+    is_scored (bool): Whether to compute the probabilities of entities even without a confidence.
+    is_measured (bool): Whether to compute the measures for the shift test. They are only computed
+        together with probabilities.
+    RETURNS (Prediction): The entities and the requested probabilities, sets and measures.
     """
     entities = decoded.entities
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_writable(entities, tokens, other_labels))
     if confidence is None and not is_scored:
-        # Probabilities were not requested, and computing them takes longer than the best path.
+        # Skip computing the probabilities, which takes longer than finding the best path.
         return Prediction(tokens, decoded.labels, other_labels, entities)
-    # If labels may be inner nodes of a label tree, `covers` has the labels of the chain below each.
+    # `covers` maps inner nodes of a label tree to the labels of the chain below them.
     probs = posterior.entity_probs(entities, decoded.covers)
 
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
-        # Every doc has a set of alternatives. The predicted entities are not in it.
+        # Every doc has a set of alternatives, which excludes the predicted entities.
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
         is_alternative = ~spans.is_in(entities) & is_writable(spans, tokens, other_labels)
         sets[ALTERNATIVES] = SpanSet(
@@ -113,7 +114,7 @@ def make_prediction(
             has_set=[True] * len(tokens.lengths),
         )
     if confidence is not None and promise is not None:
-        # Only docs of a group with a guarantee have a guaranteed set.
+        # Only docs in groups with a guarantee have a guaranteed set.
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
         is_writable_span = is_writable(spans, tokens, other_labels)
         sets[GUARANTEED] = SpanSet(
@@ -129,13 +130,13 @@ def make_prediction(
 
 
 def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
-    """True for the entities that the component may write: they have one of its own labels and
-    include no preset token. Shape: (E,)"""
+    """Return a mask of the entities that the component may write: entities that have one of its own
+    labels and don't include preset tokens. Shape: (E,)"""
     is_allowed = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
-        # The number of preset tokens before each token; at last, of all tokens. Shape: (N + 1,)
+        # The number of preset tokens before each token, and the total number. Shape: (N + 1,)
         n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        # The number is the same at both ends of an entity that includes no preset token.
+        # An entity includes no preset token if the number is the same at its start and end.
         is_allowed &= n_preset_before[entities.end] == n_preset_before[entities.begin]
     if other_labels:
         is_allowed &= ~numpy.isin(entities.label, other_labels)
@@ -143,13 +144,12 @@ def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[i
 
 
 class Hypothesis(NamedTuple):
-    """One analysis of a doc.
+    """A possible analysis of a doc.
 
     ents (list[Span]): The entities of the doc in this analysis.
-    prob (float): The probability that exactly these are the entities of the doc. It is the
-        probability of one path of tags. (In IOB2, another path may have the same entities: see
-        `k_best`.) For a long doc it may be too small for a float, and is 0.
-    log_probability (float): The logarithm of the probability, which is never too small.
+    prob (float): The probability of the path of tags with these entities. (In IOB2, other paths may
+        have the same entities: see `k_best`.) It may underflow to 0 for long docs.
+    log_probability (float): The logarithm of the probability, which doesn't underflow.
     """
 
     ents: list[Span]

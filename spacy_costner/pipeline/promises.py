@@ -1,10 +1,10 @@
-"""Guarantees, and the scores of calibration docs. Both are saved with a component.
+"""Guarantees and the scores of calibration docs, which are saved with a component.
 
-A *guarantee* says, for example, that the sets of spans that the component writes miss at most 5 %
-of the entities. Its class is called `Promise`, as the class `Guarantee` is the result of the
-function `workflows.guarantee`. The test for a shift compares the *scores* of calibration docs with
-the scores of new docs. Both hold only for the settings that the component had at calibration. They
-are saved in its `cfg`, under "guarantee" and "shift".
+A *guarantee* is a statement such as "the component's sets of spans miss at most 5% of the
+entities". The class is called `Promise` because `Guarantee` is the result of the function
+`workflows.guarantee`. The shift test compares the *scores* of calibration docs with the scores of
+new docs. Guarantees and scores are only valid for the settings of the component at calibration.
+They are saved in its `cfg` under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,38 +23,38 @@ from .reading import Reading, read_reading
 from .serialization import check_keys
 
 ScoresByValue = dict[str, dict[str, list[float]]]
-"""The scores of docs, ascending, by key of `doc.user_data` and by value under this key:
+"""The sorted scores of docs for each key and value in `doc.user_data`:
 {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
 
 CalibratedSettings = dict[str, Any]
-"""The settings of a component on which a guarantee, or the test for a shift, depends, as JSON."""
+"""The settings of a component that a guarantee or the shift test depends on, in JSON format."""
 
 FOUND = ("exact", "covered")
-"""When an entity counts as found. "exact": its span is in the set. "covered": each of its tokens is
-in a span of the set."""
+"""The conditions for an entity to count as found. "exact": its span is in the set. "covered": all
+of its tokens are in spans of the set."""
 
 UNITS = ("doc", "any")
-"""The rate that is limited, if misses are. "doc": the mean share of the entities of a doc that are
-missed. "any": the share of docs in which any entity is missed."""
+"""The miss rate that a guarantee limits. "doc": the proportion of missed entities per doc, averaged
+over docs. "any": the proportion of docs with at least one missed entity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The terms of a guarantee. They are arguments of `guarantee`, which explains them.
+    """The terms of a guarantee. See `guarantee` for details.
 
-    miss (float | None): The maximum share of entities that may be missing in the set. None: false
-        alarms are limited.
-    false_alarm (float | None): The maximum share of the set that may be wrong. None: misses are
-        limited.
-    confidence (float | None): The probability that the guarantee holds. None: it holds on
+    miss (float | None): The maximum proportion of entities that are missing from the set. If None,
+        `false_alarm` is set.
+    false_alarm (float | None): The maximum proportion of wrong spans in the set. If None, `miss` is
+        set.
+    confidence (float | None): The probability that the guarantee holds. If None, it holds on
         average over calibration docs.
-    found (str): When an entity counts as found: one of `FOUND`.
-    by (str): What is limited: one of `UNITS`; "doc" for false alarms.
-    per_label (bool): Whether there is a guarantee for each label.
-    by_group (str | None): A key of `doc.user_data`. There is a guarantee for each of its values.
-        None: there is one guarantee for all docs.
-    RAISES (ValueError): If a term is out of its range, or not exactly one of `miss` and
-        `false_alarm` is given.
+    found (str): The condition for an entity to count as found: one of `FOUND`.
+    by (str): The rate to limit: one of `UNITS`. Always "doc" for false alarms.
+    per_label (bool): Whether there is a separate guarantee for each label.
+    by_group (str | None): A key in `doc.user_data` that divides docs into groups with separate
+        guarantees. If None, there is one guarantee for all docs.
+    RAISES (ValueError): If a term is out of range, or if `miss` and `false_alarm` are both set or
+        both None.
     """
 
     miss: float | None = None
@@ -66,7 +66,7 @@ class Terms:
     by_group: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the terms. Errors: see the class."""
+        """Check the terms. Raise a ValueError if a term is invalid."""
         if self.miss is None and self.false_alarm is None:
             raise ValueError("expected miss or false_alarm, got none")
         if self.miss is not None and self.false_alarm is not None:
@@ -82,32 +82,33 @@ class Terms:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
-        """Select the terms from the arguments of `guarantee`. Errors: see the class."""
+        """Create terms from the arguments of `guarantee`. Raise a ValueError if a term is
+        invalid."""
         return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
     def limits_misses(self) -> bool:
-        """Whether the guarantee limits misses. Otherwise it limits false alarms."""
+        """Whether the guarantee limits misses. Otherwise, it limits false alarms."""
         return self.miss is not None
 
     @property
     def limit(self) -> float:
-        """The maximum share of misses or false alarms."""
+        """The maximum proportion of misses or false alarms."""
         if self.miss is not None:
             return self.miss
-        assert self.false_alarm is not None  # one of the two is given
+        assert self.false_alarm is not None  # exactly one of the two is set
         return self.false_alarm
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of a guaranteed set: a span is in the set if its score is at least the
+    """The thresholds of a guaranteed set. A span is in the set if its score is at least the
     threshold.
 
-    threshold (float): The threshold of labels that don't have their own.
-    labels (dict[str, float]): The thresholds of labels that have their own.
-    levels (Sequence[Sequence[float]]): Pairs of a limit and the threshold that keeps it, for the
-        limit of the guarantee and others. `report` shows them.
+    threshold (float): The default threshold.
+    labels (dict[str, float]): The thresholds of specific labels, which override the default.
+    levels (Sequence[Sequence[float]]): Pairs of a limit and the corresponding threshold, for the
+        limit of the guarantee and other limits. They are shown by `report`.
     """
 
     threshold: float
@@ -117,20 +118,20 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise(Terms):
-    """A guarantee about the sets of spans of a component: its terms, the thresholds that satisfy
-    them, and the calibration docs.
+    """A guarantee for the sets of spans of a component, with its terms, the thresholds that satisfy
+    them, and information about the calibration docs.
 
     groups (dict[str, Thresholds]): The thresholds for each group of docs with a guarantee. Without
-        `by_group`, the group "" has all docs.
+        `by_group`, all docs are in the group "".
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
-    entities (int): The number of their entities.
-    not_counted (dict[str, int]): The numbers of docs that were left out, keyed by the reason.
-    drawings (int | None): If the docs were drawn from texts with known probabilities, the number of
-        drawings.
-    reading (Reading | None): How the calibration docs were read, if that is known.
-    holds_for (CalibratedSettings | None): The settings for which the guarantee holds. None: no
-        component has the guarantee yet.
+    entities (int): The number of entities in the calibration docs.
+    not_counted (dict[str, int]): The number of excluded docs for each reason.
+    drawings (int | None): The number of draws, if the docs were sampled from texts with known
+        probabilities.
+    reading (Reading | None): How the calibration docs were read, if known.
+    holds_for (CalibratedSettings | None): The settings that the guarantee is valid for. None if it
+        hasn't been stored in a component yet.
     """
 
     groups: dict[str, Thresholds]
@@ -144,13 +145,13 @@ class Promise(Terms):
 
     @classmethod
     def from_dict(cls, saved: Any) -> "Promise":
-        """Read a guarantee that `to_dict` has made.
+        """Create a guarantee from the output of `to_dict`.
 
-        saved (Any): The guarantee, as it was read from a file.
-        RETURNS (Promise): The checked guarantee.
-        RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
+        saved (Any): The guarantee, as read from a file.
+        RETURNS (Promise): The guarantee.
+        RAISES (ValueError): If a key is missing or unknown, or a term is out of range.
         """
-        optional = ("drawings", "reading", "holds_for")  # saved only if they are known
+        optional = ("drawings", "reading", "holds_for")  # not saved if None
         needed = [name for name in cls.__dataclass_fields__ if name not in optional]
         check_keys(saved, needed, where="guarantee", optional=optional)
         groups: dict[str, Thresholds] = {}
@@ -162,26 +163,25 @@ class Promise(Terms):
         return cls(**{**saved, "groups": groups, "reading": reading})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the guarantee as JSON. The fields `drawings`, `reading` and `holds_for` are left
-        out if they are None."""
+        """Convert the guarantee to a JSON-serializable dictionary. The fields `drawings`, `reading`
+        and `holds_for` are omitted if they are None."""
         return _without_none(asdict(self), ("drawings", "reading", "holds_for"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationScores:
-    """The scores of calibration docs, with which the test for a shift compares the scores of other
-    docs.
+    """The scores of calibration docs. The shift test compares them with the scores of other docs.
 
-    scores (list[float]): The scores of the docs, ascending: see `doc_entropy.measure_docs`. Docs in
-        which all tokens are preset have no score.
-    digest (str): The digest of all scores, not rounded, in the order of the docs. It identifies the
-        docs: see `digest_of_scores`.
-    keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
-        Values with fewer than `ENOUGH` docs are left out.
+    scores (list[float]): The sorted scores of the docs (see `doc_entropy.measure_docs`). Docs with
+        only preset tokens have no score.
+    digest (str): The digest of the unrounded scores in document order, which identifies the docs:
+        see `digest_of_scores`.
+    keys (ScoresByValue): The scores grouped by the values in `doc.user_data`. Values with fewer
+        than `ENOUGH` docs are omitted.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
-    reading (Reading | None): How the docs were read, if that is known.
-    holds_for (CalibratedSettings | None): The settings for which the scores hold.
+    reading (Reading | None): How the docs were read, if known.
+    holds_for (CalibratedSettings | None): The settings that the scores are valid for.
     """
 
     scores: list[float]
@@ -203,19 +203,19 @@ class CalibrationScores:
         reading: Reading | None,
         holds_for: CalibratedSettings,
     ) -> "CalibrationScores":
-        """Collect the scores of all calibration docs, and of the docs with each value in
-        `user_data`. For the other parameters see the class.
+        """Collect the scores of calibration docs, and group them by the values in `user_data`. For
+        the other parameters see the class.
 
         docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): The score of each doc. A doc with NaN is left out. Shape: (B,)
-        RETURNS (CalibrationScores): The scores, ready to be saved.
+        scores (Floats1d): The score of each doc. Docs with the score NaN are skipped. Shape: (B,)
+        RETURNS (CalibrationScores): The collected scores.
         """
-        # Scores are rounded, as the test for a shift compares rounded scores.
+        # The shift test compares rounded scores.
         scored_docs: list[tuple[float, Doc]] = []
         for score, doc in zip(rounded(scores).tolist(), docs):
             if not isnan(score):
                 scored_docs.append((score, doc))
-        scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
+        scored_docs.sort(key=itemgetter(0))  # only by score, as docs can't be compared
         return cls(
             scores=[score for score, _ in scored_docs],
             digest=digest_of_scores(scores),  # not rounded, as it identifies the docs
@@ -228,10 +228,10 @@ class CalibrationScores:
 
     @classmethod
     def from_dict(cls, saved: Any) -> "CalibrationScores":
-        """Read scores that `to_dict` has made.
+        """Create scores from the output of `to_dict`.
 
-        saved (Any): The scores, as they were read from a file.
-        RETURNS (CalibrationScores): The checked scores.
+        saved (Any): The scores, as read from a file.
+        RETURNS (CalibrationScores): The scores.
         RAISES (ValueError): If a key is missing or unknown.
         """
         optional = ("reading", "holds_for")
@@ -240,34 +240,32 @@ class CalibrationScores:
         return cls(**{**saved, "reading": read_reading(saved.get("reading"))})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON. The fields `reading` and `holds_for` are left out if they are
-        None."""
+        """Convert the scores to a JSON-serializable dictionary. The fields `reading` and
+        `holds_for` are omitted if they are None."""
         return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """Return the argument `calibration` of `find_shift`: the scores of all docs, or of the docs
-        with a value of a key.
+        """Return the argument `calibration` of `find_shift`, with the scores of all docs or of the
+        docs with a given value.
 
-        key (str | None): A key of `keys`. None: the scores of all docs.
-        value (str): A value of the key in `keys`.
-        RETURNS (dict[str, Any]): The "scores", the "digest", and whether the scores are
-            "approximate".
+        key (str | None): A key in `keys`. If None, the scores of all docs are returned.
+        value (str): A value under this key.
+        RETURNS (dict[str, Any]): A dictionary with the keys "scores", "digest" and "approximate".
         """
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
-        # The digest identifies the calibration docs. It is the same for the scores of each value.
+        # The digest identifies the complete set of calibration docs, also for a single value.
         return {"scores": scores, "digest": self.digest, "approximate": self.approximate}
 
 
 def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
 ) -> ScoresByValue:
-    """Group the scores of docs by the values that the docs have in `user_data`, such as a source.
-    The docs are ordered by their scores. Long texts and other values that don't make groups are
-    left out (see `short_values`), and so are values with fewer than `ENOUGH` docs, which can't be
-    tested."""
-    # Docs with the same value under the same key are a group.
+    """Group the scores of docs by the values in their `user_data`, such as a source. The docs are
+    sorted by score. Long texts and other values that don't define groups (see `short_values`) are
+    omitted, as are values with fewer than `ENOUGH` docs, which can't be tested."""
+    # Docs with the same value under the same key form a group.
     scores_of_group: dict[tuple[str, str], list[float]] = {}
     for score, doc in scored_docs:
         for key, value in short_values(doc.user_data).items():
@@ -282,9 +280,8 @@ def _scores_by_value(
 
 
 def find_changed_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Compare two dictionaries of settings, in which a missing setting counts as None. Returns the
-    name of the first setting, in the order of `now`, that has another value. None: all values are
-    the same."""
+    """Return the name of the first setting, in the order of `now`, whose value has changed. Return
+    None if no value has changed. Missing settings are treated as None."""
     for name in {**now, **before}:
         if before.get(name) != now.get(name):
             return name
@@ -298,13 +295,13 @@ def _check_share(name: str, share: float | None) -> None:
 
 
 def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
-    """Check that a term is one of its possible values."""
+    """Check that a term has one of the given values."""
     if choice not in choices:
         raise ValueError(f"{name}: expected {' or '.join(choices)}, got {choice!r}")
 
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
-    """Copy a dictionary. Optional keys whose value is None are left out."""
+    """Copy a dictionary without the optional keys that have the value None."""
     present_values = dict(values)
     for name in optional:
         if present_values[name] is None:

@@ -1,8 +1,9 @@
-"""How the docs were read on which a component was measured, and whether other docs are read in the
-same way.
+"""Record how the calibration docs of a component were read, and detect docs that are read
+differently.
 
-`calibrate`, `tune` and `guarantee` measure a component. The results hold for docs that are read in
-the same way: with sentence starts or without, with the tokenizer's tokens or with others.
+The results of `calibrate`, `tune` and `guarantee` are only valid for docs that are read in the same
+way as the calibration docs: with or without sentence starts, and with the tokenizer's tokens or
+with other tokens.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,18 +24,19 @@ GIVE_TEXT = (
 GIVE_STARTS = (
     "give docs with sentence starts, or run `calibrate`, `tune` and `guarantee` on docs without"
 )
-"""The ends of two warnings, which say what to do if docs differ: see `find_difference`."""
+"""The advice in the warnings of `find_difference`."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """How docs were read.
 
-    file_tokens (bool): Whether docs had the tokens and sentence starts of their file, as in `spacy
-        apply`. Otherwise they were made from its text, as in `spacy evaluate`.
-    tokenizer_tokens (bool): Whether the component got the tokens of the pipeline's tokenizer.
-    sentence_starts (bool | None): Whether the component got docs with sentence starts. None: some
-        docs had them, but not all.
+    file_tokens (bool): Whether the tokens and sentence starts of the file were used, as in `spacy
+        apply`. Otherwise, docs were created from the text, as in `spacy evaluate`.
+    tokenizer_tokens (bool): Whether the docs passed to the component had the tokens of the
+        pipeline's tokenizer.
+    sentence_starts (bool | None): Whether the docs passed to the component had sentence starts.
+        None if only some of them did.
     """
 
     file_tokens: bool
@@ -42,7 +44,7 @@ class Reading:
     sentence_starts: bool | None
 
     def as_text(self) -> str:
-        """A description of the source of the docs, for messages."""
+        """Describe the source of the docs, for messages."""
         if self.file_tokens:
             return "their own tokens and sentence starts"
         return "their text"
@@ -51,13 +53,13 @@ class Reading:
 def find_reading(
     nlp: Language, name: str, examples: Iterable[Example], *, file_tokens: bool = False
 ) -> Reading:
-    """Find how the predicted docs of examples were read, before the pipeline annotates them.
+    """Determine how the predicted docs of examples were read.
 
     nlp (Language): The pipeline with the component.
-    name (str): The name of the component that is measured.
+    name (str): The name of the component.
     examples (Iterable[Example]): The examples, with predicted docs that aren't annotated yet.
-    file_tokens (bool): Whether the user has requested the tokens and sentence starts of the file.
-        If not, docs may still have them.
+    file_tokens (bool): Whether the tokens and sentence starts of the file were requested. If False,
+        they may still have been used, which is inferred from the docs.
     RETURNS (Reading): How the docs were read.
     """
     has_file_tokens = False
@@ -68,13 +70,13 @@ def find_reading(
         doc = eg.predicted
         if not has_tokens_of(nlp.tokenizer, doc):
             has_other_tokens = True
-            # If the original whitespace is unknown, there is no text to tokenize: docs have the
-            # tokens of the file in both ways of reading.
+            # If the original whitespace is unknown, the text can't be tokenized again. Docs then
+            # have the tokens of the file, whether or not they were requested.
             if not eg.reference.has_unknown_spaces:
                 has_file_tokens = True
         if begins_sentences(doc):
             has_starts = True
-        # A single token doesn't show whether sentence starts are known.
+        # `has_annotation("SENT_START")` is always True for a single token.
         if len(doc) > 1 and not doc.has_annotation("SENT_START"):
             lacks_starts = True
 
@@ -82,13 +84,13 @@ def find_reading(
     if sets_sentence_starts(nlp, name):
         sentence_starts = True
     elif has_starts and lacks_starts:
-        sentence_starts = None  # in some docs, but not in all
+        sentence_starts = None  # only in some docs
 
-    # A component before this one may merge or split tokens.
+    # Earlier components may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
-    # A doc that was made from text has no sentence starts before the pipeline annotates it. So docs
-    # with sentence starts have the tokens of the file.
+    # Docs created from text have no sentence starts before the pipeline is run, so docs with
+    # sentence starts were read with the tokens of the file.
     return Reading(
         file_tokens=file_tokens or has_file_tokens or has_starts,
         tokenizer_tokens=not has_other_tokens and not is_retokenized,
@@ -97,20 +99,20 @@ def find_reading(
 
 
 def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
-    """Whether a doc has the tokens that a tokenizer makes from its text."""
+    """Check whether the tokens of a doc equal the tokenizer's tokens for its text."""
     tokenized = tokenizer(doc.text)
     return numpy.array_equal(doc.to_array(ORTH), tokenized.to_array(ORTH))
 
 
 def begins_sentences(doc: Doc) -> bool:
-    """Whether a token of a doc other than the first is known to begin a sentence."""
+    """Check whether a doc has a sentence start other than its first token."""
     is_start = doc.to_array(SENT_START) == 1
     return bool(is_start[1:].any())
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Whether the components of a pipeline before the component with this name set sentence starts.
-    They are tried on a doc of two words."""
+    """Check whether sentence starts are set by the components before the component with this name.
+    The components are run on a doc with two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
     for pipe_name, pipe in nlp.pipeline:
         if pipe_name == name:
@@ -120,8 +122,8 @@ def sets_sentence_starts(nlp: Language, name: str) -> bool:
 
 
 def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example]) -> bool:
-    """Whether the references of examples have sentence starts that a component doesn't get: their
-    predicted docs have none, and no component before this one sets them.
+    """Check whether a component doesn't receive the sentence starts of the references: the
+    predicted docs have no sentence starts, and no earlier component sets them.
 
     nlp (Language): The pipeline with the component.
     name (str): The name of the component.
@@ -136,17 +138,18 @@ def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example])
 def find_difference(
     reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
 ) -> str | None:
-    """Compare the longest of several docs with the calibration docs of a component: the docs on
-    which `calibrate`, `tune` or `guarantee` measured it.
+    """Check whether docs were read differently from the calibration docs. Only the longest doc is
+    checked.
 
     reading (Reading): How the calibration docs were read.
     docs (Sequence[Doc]): The docs to compare.
     tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
     uses_starts (bool): Whether the predictions of the component depend on sentence starts.
-    RETURNS (str | None): A warning that says what differs and what to do. None: nothing differs.
+    RETURNS (str | None): A warning that describes the difference and suggests a fix. None if no
+        difference was found.
     """
     doc = max(docs, key=len, default=None)
-    if doc is None or len(doc) < 2:  # a single token doesn't show whether sentence starts are known
+    if doc is None or len(doc) < 2:  # as `has_annotation` is always True for a single token
         return None
     if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
         return f"docs have sentence starts, but calibration docs had none: {GIVE_TEXT}"
@@ -162,8 +165,8 @@ def find_difference(
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """Make a `Reading` from a saved cfg. None: it was unknown how docs were read, or the version
-    that saved the pipeline didn't save it.
+    """Create a `Reading` from a saved cfg. Return None if it was unknown how docs were read, or the
+    pipeline was saved by a version that didn't record it.
 
     RAISES (ValueError): If a key is missing or unknown.
     """

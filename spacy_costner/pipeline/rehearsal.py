@@ -1,7 +1,8 @@
-"""Rehearsal: training that keeps the predictions of an earlier model, the *teacher*.
+"""The rehearsal loss, for training a model to keep the predictions of an earlier model, the
+*teacher*.
 
-Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes. A path is a
-tag for each token of a sequence.
+Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes. A path assigns
+a tag to each token of a sequence.
 """
 
 import numpy
@@ -17,21 +18,22 @@ from ..types import Constraints, Potentials, map_scores
 def rehearsal_loss(
     teacher: Potentials, scores: Potentials, sequence_lengths: Ints1d, constraints: Constraints
 ) -> tuple[float, Potentials]:
-    """Compute how far the distribution q of a model over paths y has moved from the distribution p
-    of an earlier model: their Kullback-Leibler divergence, summed over sequences.
+    """Compute the Kullback-Leibler divergence between an earlier model and the current model,
+    summed over sequences. For the distributions p of the earlier model and q of the current model
+    over paths y, it is
 
         sum_y p(y) (log p(y) - log q(y))
 
     teacher (Potentials): The scores of the earlier model for whole docs. If it has fewer tags, only
         paths with these tags are compared: see `rehearsal_targets`.
-    scores (Potentials): The scores of the model for the same docs.
+    scores (Potentials): The scores of the current model for the same docs.
     sequence_lengths (Ints1d): The number of tokens in each sequence of the chain. Shape: (B,)
-    constraints (Constraints): The paths that are possible for the docs.
+    constraints (Constraints): The possible paths of the docs.
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
-        scores of the model.
+        scores of the current model.
     """
-    # The divergence is a small difference of large numbers, which needs float64. It is computed for
-    # the sequences into which docs are cut.
+    # The divergence is a small difference of large numbers, which requires float64. It is computed
+    # for the sequences of the chain instead of whole docs.
     exact_teacher = _in_float64(teacher)._replace(lengths=sequence_lengths)
     exact_scores = _in_float64(scores)._replace(lengths=sequence_lengths)
     n_tags = scores.emissions.shape[1]
@@ -39,31 +41,32 @@ def rehearsal_loss(
     result = divergence(exact_scores, targets)
     dtype = scores.emissions.dtype
     gradient = map_scores(lambda array: array.astype(dtype), result.gradient)
-    # The model needs the gradient of whole docs.
+    # The model expects a gradient with the lengths of whole docs.
     return result.value, gradient._replace(lengths=scores.lengths)
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
-    """Make soft targets over K tags, `n_tags`, from the distribution of the teacher over paths. Its
-    scores are in float64. If labels were added later, the teacher has fewer tags. Then only paths
-    of its own tags are compared, and the probability of other paths is ignored."""
+    """Create soft targets for K = `n_tags` tags from the teacher's distribution over paths. The
+    teacher's scores are in float64. The teacher has fewer tags if labels were added later. In that
+    case, only paths with the teacher's tags are compared, and the probability of other paths is
+    ignored."""
     xp = get_array_module(teacher.start)
     n_tokens, n_teacher_tags = teacher.emissions.shape
 
-    # Labels are added at the end, so the tags of the teacher are the first ones. Shape: (K,)
+    # New labels are appended, so the teacher's tags come first. Shape: (K,)
     is_teacher_tag = xp.arange(n_tags) < n_teacher_tags
     is_possible = xp.ones((n_tokens, n_tags), dtype=bool)
     if constraints.emissions is not None:
         is_possible = xp.asarray(constraints.emissions)
     constraints = constraints._replace(emissions=is_possible & is_teacher_tag)
-    # The other tags need some scores, too, and get the scores of the teacher's last tag. As the
-    # constraints forbid these tags, the scores don't matter.
+    # Pad the scores with the scores of the teacher's last tag. Their values don't matter, because
+    # the constraints forbid the new tags.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
     potentials = chain.constrain(copy_scores(teacher, teacher_tag_of), constraints)
 
     sequence_weights = xp.ones(len(teacher.lengths))
-    # The gradient of log Z with respect to a potential is the expected number of times that a path
-    # of the teacher uses it.
+    # The gradient of log Z with respect to a potential is the expected number of times that the
+    # potential is used by a path, under the teacher's distribution.
     _, backprop = chain.log_partition(potentials)
     expected_uses = backprop(sequence_weights)
     entropies, _ = chain.entropy(potentials)

@@ -1,6 +1,5 @@
-"""Save a component and load it: what is in its files, and what is checked and restored at load.
-
-`serialization` reads and writes the files.
+"""Base class that saves and loads a component. It defines the contents of the files and what is
+checked and restored at load. Reading and writing the files is implemented in `serialization`.
 """
 
 from collections.abc import Iterable
@@ -38,19 +37,19 @@ PipeT = TypeVar("PipeT", bound="SavedPipe")
 
 
 class SavedPipe(CalibratedPipe):
-    """A component that is saved in two files: "cfg" has its settings, with the results of
-    calibration docs, and "model" its weights."""
+    """A component that is saved to two files: "cfg" contains its settings and calibration results,
+    and "model" contains its weights."""
 
     vocab: Vocab
     model: Model
     name: str
     objective: Objective
     _decoding: Decoding
-    _configured: Cfg  # settings of the config: see `follow_config`
+    _configured: Cfg  # the settings of the config: see `follow_config`
 
     @property
     def chain_tags(self) -> Tags:
-        """The tags of the chain, several of which may be O."""
+        """The tags of the chain, which may include several O tags."""
         raise NotImplementedError
 
     @property
@@ -59,38 +58,38 @@ class SavedPipe(CalibratedPipe):
         raise NotImplementedError
 
     def check_settings(self) -> None:
-        """Check the settings in `cfg`, which may have been edited: that they are complete, and fit
-        the labels. Otherwise it is a ValueError."""
+        """Check that the settings in `cfg`, which may have been edited, are complete and match the
+        labels. Raise a ValueError otherwise."""
         raise NotImplementedError
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the component to a directory.
 
         path (str | Path): The path of the directory.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
+        exclude (Iterable[str]): Parts to exclude: "cfg", "vocab" or "model".
+        RAISES (ValueError): If a label or a setting can't be encoded as UTF-8.
         """
         cfg, model = self._make_contents(exclude)
         write_files(path, cfg, model, self.vocab, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component to bytes.
+        """Serialize the component to a bytestring.
 
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): The saved component, for `from_bytes`.
-        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
+        exclude (Iterable[str]): Parts to exclude: "cfg", "vocab" or "model".
+        RETURNS (bytes): The serialized component.
+        RAISES (ValueError): If a label or a setting can't be encoded as UTF-8.
         """
         cfg, model = self._make_contents(exclude)
         return pack_parts(cfg, model, self.vocab, exclude)
 
     def _make_contents(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """Make the contents of the files "cfg" and "model". If "model" is excluded, it is
-        empty."""
+        """Create the contents of the files "cfg" and "model". If "model" is excluded, its contents
+        are empty."""
         cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
-        # `follow_config` compares these settings at load with the settings of the config.
+        # At load, `follow_config` compares these settings with the settings of the config.
         cfg["configured"] = self._configured
-        # The decoding may have made tables from files, such as a table of costs. At load, these
-        # files may be missing.
+        # Save tables that the decoding has created from files, such as a cost table, because the
+        # files may be missing at load.
         cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
@@ -100,43 +99,43 @@ class SavedPipe(CalibratedPipe):
         return sign(cfg, model), model
 
     def from_disk(self: PipeT, path: str | Path, *, exclude: Iterable[str] = ()) -> PipeT:
-        """Load the component from a directory.
+        """Load the component from a directory. Modifies the component in place.
 
-        path (str | Path): The directory that `to_disk` wrote.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (PipeT): The component itself.
-        RAISES (ValueError): If a file is missing or damaged, is from another kind of component, or
-            is not from the same save as the other file.
+        path (str | Path): The path of the directory that was written by `to_disk`.
+        exclude (Iterable[str]): Parts to exclude: "cfg", "vocab" or "model".
+        RETURNS (PipeT): The modified component.
+        RAISES (ValueError): If a file is missing or damaged, belongs to a different kind of
+            component, or was not saved together with the other file.
         """
         saved = read_files(path, self.name, self.vocab, exclude)
         return self._load(saved, folder=f"{path}/")
 
     def from_bytes(self: PipeT, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> PipeT:
-        """Load the component from bytes.
+        """Load the component from a bytestring. Modifies the component in place.
 
-        bytes_data (bytes): The result of `to_bytes`.
-        exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (PipeT): The component itself.
-        RAISES (ValueError): If a part is missing or damaged, is from another kind of component, or
-            is not from the same save as the other part.
+        bytes_data (bytes): The serialized component, as returned by `to_bytes`.
+        exclude (Iterable[str]): Parts to exclude: "cfg", "vocab" or "model".
+        RETURNS (PipeT): The modified component.
+        RAISES (ValueError): If a part is missing or damaged, belongs to a different kind of
+            component, or was not saved together with the other part.
         """
         saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
         return self._load(saved, folder="")
 
     def _load(self: PipeT, saved: dict[str, Any], folder: str) -> PipeT:
         """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
-        the directory with a slash at its end, for messages; empty if there is none. An error names
-        the version that saved the component."""
+        the directory with a trailing slash, for error messages, or empty when loading from bytes.
+        Error messages include the version that saved the component, if it is a different one."""
         with naming_version(saved.get("cfg")):
             self._load_parts(saved, folder)
         return self
 
     def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
-        """Load the contents of the files: see `_load`. If they are inconsistent with each other or
-        with the config, this is a ValueError."""
+        """Load the contents of the files (see `_load`). Raise a ValueError if they are inconsistent
+        with each other or with the config."""
         if "cfg" in saved and "model" in saved:
             check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
-        # An error within `reading_part` becomes one that names the part and its file.
+        # `reading_part` adds the names of the part and its file to error messages.
         with reading_part("cfg", self.name, folder):
             if "cfg" in saved:
                 check_format(saved["cfg"])
@@ -144,7 +143,7 @@ class SavedPipe(CalibratedPipe):
                 self._load_cfg(check_cfg(saved["cfg"], current))
         with reading_part("model", self.name, folder):
             if "model" in saved:
-                # If the model is loaded before the labels, the number of tags isn't known.
+                # If "cfg" is excluded and there are no labels yet, the number of tags is unknown.
                 has_labels = bool(self.labels) or "cfg" in saved
                 expected_n_tags = len(self.chain_tags) if has_labels else None
                 load_model(self.model, saved["model"], expected_n_tags)
@@ -153,17 +152,16 @@ class SavedPipe(CalibratedPipe):
                 raise ValueError(f"expected weights for {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Load the settings and the results of calibration docs from a saved cfg, which was checked
-        before. Restore what depends on them: cost tables, the strings of labels, the extension of
-        spans. An edited setting with a wrong value, or one that doesn't fit the labels, is a
-        ValueError."""
+        """Load the settings and the calibration results from a saved cfg that was already checked
+        by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
+        attribute. Raise a ValueError if a setting is invalid or doesn't match the labels."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The file of a cost or of a label tree may be missing, so its tables are saved, too.
+        # The saved tables are used because the file of a cost or a label tree may be missing.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
-        # `cfg` may be edited by hand, so its settings are checked again.
+        # The saved `cfg` may have been edited by hand, so its settings are checked again.
         self.check_settings()
         for label in self.labels:
             self.vocab.strings.add(label)

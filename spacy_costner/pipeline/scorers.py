@@ -1,9 +1,9 @@
-"""Scorers: F, the cost of mistakes, and calibration.
+"""Scorers for F, the cost of mistakes, and calibration.
 
-A scorer compares the predicted entities of examples with the gold entities of their references, the
-annotated docs. A predicted doc may be tokenized differently from its reference. Entities are
-compared in tokens of the reference. Tags, which have costs, are compared in tokens of the predicted
-doc.
+A scorer compares the predicted entities of each example with the gold entities of its reference
+doc. The predicted doc and the reference may be tokenized differently. Entities are aligned with the
+tokens of the reference before they are compared. Costs are defined for tags, which are aligned with
+the tokens of the predicted doc.
 """
 
 from collections import defaultdict
@@ -30,22 +30,22 @@ from ..types import Cost
 from .confidence import group_of_component
 
 Scores = dict[str, Any]
-"""Scores by name, as `Language.evaluate` returns them."""
+"""Scores, keyed by name, as returned by `Language.evaluate`."""
 
 Entity = tuple[int, int, str]
-"""The first token of an entity, the token after its last, and its label."""
+"""An entity as a tuple of its start token, its end token (exclusive) and its label."""
 
 EntityPairs = list[tuple[set[Entity], list[Entity]]]
-"""The gold entities and the predicted entities of each doc, in tokens of the reference."""
+"""The gold and the predicted entities of each doc, with the token indices of the reference."""
 
 
 def as_entity(span: Span) -> Entity:
-    """A span as a tuple of its tokens and its label."""
+    """Return the start, the end and the label of a span as a tuple."""
     return span.start, span.end, span.label_
 
 
 def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[..., Scores]:
-    """Build a scorer for the cost of mistakes: see `cost_scores`.
+    """Create a scorer for the cost of mistakes: see `cost_scores`.
 
         [components.ner.scorer]
         @scorers = "spacy_costner.cost_scorer.v1"
@@ -55,17 +55,17 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
         @misc = "spacy_costner.HierarchicalCost.v1"
         tree = "assets/tree.json"
 
-    To make `spacy train` select the best model by its cost, give the cost a negative weight and F
-    the weight 0. Scores that are not numbers, such as `ents_confusion`, can only have the weight
-    `null`.
+    To select the best model by its cost in `spacy train`, set a negative weight for the cost and
+    the weight 0 for F. For scores that are not numbers, such as `ents_confusion`, the weight must
+    be `null`.
 
         [training.score_weights]
         ents_cost = -1.0
         ents_f = 0.0
 
     cost (Cost): The cost of mistakes, such as `spacy_costner.HierarchicalCost.v1`.
-    tree (TreeSource | None): The label tree, to get F at each of its levels.
-    RAISES (ValueError): If the tree in the config is not a tree.
+    tree (TreeSource | None): The label tree, for computing F at each of its levels.
+    RAISES (ValueError): If the label tree is invalid.
     """
     label_tree: Tree | None = None
     if tree is not None:
@@ -86,33 +86,34 @@ def cost_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities and the cost of mistakes.
+    """Compute the scores of entities and the cost of mistakes.
 
-    Empty docs, docs without annotation, tokens without annotation, and entities that include such
-    tokens are ignored. An entity whose label the component doesn't have is a mistake, and the cost
-    has to know its label, too. A score that can't be computed is None.
+    Empty docs, docs and tokens without annotation, and entities that include unannotated tokens are
+    ignored. Entities with labels unknown to the component count as mistakes, and the cost has to
+    define these labels as well. Scores that can't be computed are None.
 
     cost (Cost): The cost of mistakes.
-    tree (Tree | None): The label tree, for F at each of its levels.
-    examples (Iterable[Example]): The examples, with predicted docs.
+    tree (Tree | None): The label tree, for computing F at each of its levels.
+    examples (Iterable[Example]): The examples to score, with predicted docs.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
-    confidence (dict[str, Any] | None): The settings that say where it writes probabilities. None:
-        it writes none.
-    component (str | None): The name of the component. None: any component.
-    spans_key (str | None): The setting `spans_key` of the component, which has to be None.
-    **settings (Any): Other settings of the component, which are not used. (`CostSensitiveNER.score`
-        gives its whole `cfg`.)
+    confidence (dict[str, Any] | None): The component's settings for writing probabilities. None if
+        it doesn't write probabilities.
+    component (str | None): The name of the component. If None, the probabilities of any component
+        are used.
+    spans_key (str | None): The component's `spans_key`, which has to be None.
+    **settings (Any): Other settings of the component, which are not used.
+        (`CostSensitiveNER.score` passes its complete `cfg`.)
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
-        - `ents_tag_acc`: share of tokens with the correct tag.
-        - `ents_sent_acc`: share of docs with all entities correct and no others.
-        - `ents_f_level_1`, `ents_f_level_2`, …: if there is a label tree, F with each label
-          replaced by its ancestor at that level of the tree. The top level is 1.
+        - `ents_tag_acc`: proportion of tokens with the correct tag.
+        - `ents_sent_acc`: proportion of docs with exactly the correct entities.
+        - `ents_f_level_1`, `ents_f_level_2`, …: F with each label replaced by its ancestor at this
+          level of the label tree, if there is a label tree. The top level is 1.
         - `ents_ece` and `ents_reliability`, if confidence is enabled: see `confidence_scores`.
-        - `ents_confusion`: the confusion matrix in tokens, by gold label and then by predicted
-          label, "O" included, without zeros.
-    RAISES (ValueError): If a label has no cost, or is not in the label tree, or the component has a
+        - `ents_confusion`: the confusion matrix of the tokens' labels, including "O", keyed by gold
+          label and then by predicted label. Zeros are omitted.
+    RAISES (ValueError): If a label has no cost or is not in the label tree, or the component has a
         `spans_key`.
 
     Higashiyama et al., eq. 11, for `ents_cost`; Suzuki et al. for the accuracies.
@@ -121,9 +122,9 @@ def cost_scores(
     annotated = select_annotated(examples)
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
-        scores[name] = None  # stays None if it can't be computed
+        scores[name] = None  # remains None if it can't be computed
 
-    # Scores of tokens, from the gold tag and the predicted tag of each token
+    # Scores of tokens
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
     if is_annotated.any():
@@ -154,11 +155,11 @@ def cost_scores(
 
 
 def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
-    """The number of tokens with each gold label and each predicted label, by gold label and then by
-    predicted label. Zeros are left out."""
+    """Count the tokens for each pair of a gold and a predicted label. Returns the counts keyed by
+    gold label and then by predicted label. Zeros are omitted."""
     labels = [*pairs.tags.labels, OUTSIDE]
     n_tags = len(pairs.tags)
-    # A table in which each pair of tags has the value 1, so that the sums count tokens.
+    # All pairs of tags have the value 1, so the sums are numbers of tokens.
     counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
     confusion: dict[str, dict[str, int]] = {}
     for gold_label, counts_of_gold in zip(labels, counts.tolist()):
@@ -169,7 +170,7 @@ def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
 
 
 def make_confidence_scorer() -> Callable[..., Scores]:
-    """Build a scorer for calibration: see `confidence_scores`.
+    """Create a scorer for calibration: see `confidence_scores`.
 
     [components.ner.scorer]
     @scorers = "spacy_costner.confidence_scorer.v1"
@@ -186,21 +187,23 @@ def confidence_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities, and the calibration of their confidences. The calibration ignores entities
-    whose label is an inner node of a label tree, as their confidence belongs to several labels.
+    """Compute the scores of entities and the calibration of their confidences. Calibration ignores
+    entities labelled with an inner node of a label tree, because their confidence covers several
+    labels.
 
-    examples (Iterable[Example]): The examples, with predicted docs.
+    examples (Iterable[Example]): The examples to score, with predicted docs.
     labels (Sequence[str]): The labels of the component.
-    confidence (dict[str, Any] | None): The settings that say where it writes probabilities. None:
-        it writes none.
-    component (str | None): The name of the component. None: any component.
-    spans_key (str | None): The setting `spans_key` of the component, which has to be None.
+    confidence (dict[str, Any] | None): The component's settings for writing probabilities. None if
+        it doesn't write probabilities.
+    component (str | None): The name of the component. If None, the probabilities of any component
+        are used.
+    spans_key (str | None): The component's `spans_key`, which has to be None.
     **settings (Any): Other settings of the component, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
-        - `ents_ece`: the expected calibration error, in ten bins; lower is better.
+        - `ents_ece`: the expected calibration error with ten bins; lower is better.
         - `ents_reliability`: the number of entities, the mean confidence and the precision of each
           bin: see `reliability`.
-        Both are None if there are no predicted entities, or confidence is not enabled.
+        Both are None if there are no predicted entities or confidence is not enabled.
     RAISES (ValueError): If the component has a `spans_key`.
     """
     _check_ents("confidence_scorer", spans_key)
@@ -210,12 +213,12 @@ def confidence_scores(
 
 
 class DocCounts(NamedTuple):
-    """Counts for each of D docs. Shapes: (D,)
+    """The counts and costs of D docs. Shapes: (D,)
 
-    tp (Ints1d): The number of predicted entities that are correct.
-    fp (Ints1d): The number of predicted entities that are wrong.
-    fn (Ints1d): The number of gold entities that are not predicted.
-    cost (Floats1d): The cost of the mistakes.
+    tp (Ints1d): The number of correctly predicted entities.
+    fp (Ints1d): The number of wrongly predicted entities.
+    fn (Ints1d): The number of missed gold entities.
+    cost (Floats1d): The total cost of mistakes.
     tokens (Ints1d): The number of annotated tokens.
     """
 
@@ -229,13 +232,14 @@ class DocCounts(NamedTuple):
 def count_docs(
     examples: Iterable[Example], cost: Cost, *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> DocCounts:
-    """Count for each doc what `cost_scores` counts for all docs together.
+    """Count the entities, the annotated tokens and the cost of mistakes of each doc. As in
+    `cost_scores`, docs without annotation are ignored.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     cost (Cost): The cost of mistakes.
     labels (Sequence[str]): The labels of the component.
     scheme (str): The tag scheme of the component.
-    RETURNS (DocCounts): The counts of the docs that `cost_scores` doesn't ignore.
+    RETURNS (DocCounts): The counts of each annotated doc.
     RAISES (ValueError): If a label has no cost.
     """
     annotated = select_annotated(examples)
@@ -258,7 +262,7 @@ def count_docs(
         tp=tp,
         fp=fp,
         fn=fn,
-        # The cost of a token without annotation is 0, so all tokens can be summed.
+        # Tokens without annotation have a cost of 0, so all tokens can be summed.
         cost=numpy.bincount(doc_of_token, weights=token_costs, minlength=n_docs),
         tokens=numpy.bincount(doc_of_annotated_token, minlength=n_docs),
     )
@@ -267,9 +271,9 @@ def count_docs(
 class TagPairs(NamedTuple):
     """The gold and the predicted tag of each token.
 
-    tags (Tags): The tags of all labels: first the labels of the component, then other labels of
+    tags (Tags): The tags of all labels: the component's labels, followed by other labels in the
         docs.
-    gold (Ints1d): The gold tag of each token; -1 if it is not annotated. Shape: (N,)
+    gold (Ints1d): The gold tag of each token, or -1 if the token is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     """
@@ -280,23 +284,22 @@ class TagPairs(NamedTuple):
     lengths: Ints1d
 
     def look_up(self, table: Floats2d) -> Floats1d:
-        """Look up a value for each token in a table with the index [gold tag, predicted tag]. A
-        token that is not annotated has the value 0. Shapes: (K, K) to (N,)"""
+        """Look up the value of each token in a table indexed by [gold tag, predicted tag]. Tokens
+        without annotation have the value 0. Shapes: (K, K) to (N,)"""
         return numpy.where(self.gold >= 0, table[self.gold, self.predicted], 0)
 
     def over_labels(self, table: Floats2d) -> Floats2d:
-        """Look up a value for each token in a table, and sum the values of all tokens with the same
-        gold label and predicted label. The sums have the index [gold label, predicted label], with
-        O at the end. Shapes: (K, K) to (labels + 1, labels + 1)"""
-        # O has the label -1, which as an index is the last row or column. A token that is not
-        # annotated has the gold tag -1 and so gets a wrong label, but `look_up` gives it the value
-        # 0.
+        """Look up the value of each token in a table indexed by [gold tag, predicted tag], and sum
+        the values by label. The sums are indexed by [gold label, predicted label], with O last.
+        Shapes: (K, K) to (labels + 1, labels + 1)"""
+        # The label of O is -1, which indexes the last row or column. Tokens without annotation have
+        # the gold tag -1 and therefore an arbitrary gold label here, but their value is 0.
         label_of = self.tags.label_of
         gold_label = label_of[self.gold]
         predicted_label = label_of[self.predicted]
         n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
-        # `add.at` adds the values of all tokens, even if several have the same pair of labels.
+        # Unlike `+=`, `add.at` adds all values if several tokens have the same pair of labels.
         numpy.add.at(sums, (gold_label, predicted_label), self.look_up(table))
         return sums
 
@@ -307,7 +310,7 @@ def compare_tags(
     """Get the gold and the predicted tag of each token of the predicted docs.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    labels (Sequence[str]): The labels of the component. Other labels of the docs come after them.
+    labels (Sequence[str]): The labels of the component. Other labels in the docs are appended.
     scheme (str): The tag scheme of the component.
     RETURNS (TagPairs): The gold and the predicted tags of all tokens.
     """
@@ -333,11 +336,11 @@ def compare_tags(
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
-    """Get the gold and the predicted entities of each annotated doc. Predicted entities that
-    include tokens without annotation are left out.
+    """Get the gold and the predicted entities of each annotated doc. Predicted entities are skipped
+    if they include tokens without annotation or can't be aligned with the reference.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    RETURNS (EntityPairs): The entities, in tokens of the references.
+    RETURNS (EntityPairs): The entities, with the token indices of the references.
     """
     pairs: EntityPairs = []
     for eg in select_annotated(examples):
@@ -357,9 +360,9 @@ def count_by_label(
     """Count the correct, wrong and missed entities of each label.
 
     pairs (EntityPairs): The gold and the predicted entities of each doc.
-    lift (Callable[[str], str]): Replaces a label before it is compared, for example with its
-        ancestor in a label tree. By default, labels stay the same.
-    RETURNS (dict[str, PRFScore]): The counts of each label, in alphabetical order.
+    lift (Callable[[str], str]): Function that maps a label to the label to use for the comparison,
+        for example to its ancestor in a label tree. By default, labels are not changed.
+    RETURNS (dict[str, PRFScore]): The counts, keyed by label in alphabetical order.
     """
     counts: dict[str, PRFScore] = defaultdict(PRFScore)
     for gold, predicted in pairs:
@@ -374,7 +377,7 @@ def count_by_label(
 def _by_label(
     entities: Iterable[Entity], lift: Callable[[str], str]
 ) -> defaultdict[str, list[Entity]]:
-    """Replace the labels of entities, and group the entities by their new labels."""
+    """Map the labels of entities with `lift` and group the entities by their new labels."""
     entities_by_label: defaultdict[str, list[Entity]] = defaultdict(list)
     for begin, end, label in entities:
         new_label = lift(label)
@@ -383,15 +386,15 @@ def _by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities, with each label replaced by its ancestor at a level of the label tree. The
-    top level is 1."""
+    """Count the correct, wrong and missed entities, with each label replaced by its ancestor at a
+    level of the label tree. The top level is 1."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 
 
 def _check_ents(scorer: str, spans_key: str | None) -> None:
-    """Check that a component writes entities to `doc.ents`, as only these can be scored: a
-    `spans_key` is a ValueError that names the scorer."""
+    """Check that a component writes to `doc.ents`, as required by the scorer. Raise a ValueError if
+    the component has a `spans_key`."""
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
@@ -400,7 +403,7 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
 
 
 def select_annotated(examples: Iterable[Example]) -> list[Example]:
-    """The examples whose reference has tokens and annotation of entities."""
+    """Return the examples with a non-empty reference that has entity annotation."""
     annotated: list[Example] = []
     for eg in examples:
         if len(eg.reference) and eg.reference.has_annotation("ENT_IOB"):
@@ -415,8 +418,8 @@ def _calibration_scores(
     component: str | None,
 ) -> Scores:
     """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
-    to docs: see `confidence_scores`. If `component` is None, the probabilities of all components
-    under the key of the confidence are used."""
+    to the predicted docs: see `confidence_scores`. If `component` is None, the probabilities of any
+    component under the key of the confidence are used."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:
@@ -427,7 +430,7 @@ def _calibration_scores(
             gold = {as_entity(ent) for ent in eg.reference.ents}
             for span, prob in spans_with_scores(group):
                 entity = _in_reference(eg, span)
-                # Inner nodes of a label tree aren't labels. A span without a score has NaN.
+                # Inner nodes of a label tree are not in `labels`. A missing score is NaN.
                 is_scored = span.label_ in labels and not isnan(prob)
                 if entity is not None and is_scored:
                     probs.append(prob)
@@ -444,9 +447,9 @@ def _calibration_scores(
 
 
 def _in_reference(eg: Example, ent: Span) -> Entity | None:
-    """Align a predicted entity with the tokens of the reference. None: some of these tokens are not
-    annotated, or the entity can't be aligned."""
-    tokens = eg.alignment.x2y[ent.start : ent.end]  # indices of tokens of the reference
+    """Align a predicted entity with the tokens of the reference. Return None if the entity can't be
+    aligned or includes tokens without annotation."""
+    tokens = eg.alignment.x2y[ent.start : ent.end]  # token indices in the reference
     if not len(tokens):
         return None
     begin = int(tokens[0])
@@ -459,6 +462,6 @@ def _in_reference(eg: Example, ent: Span) -> Entity | None:
 
 def compare_entities(gold: set[Entity], predicted: list[Entity]) -> PRFScore:
     """Count the correct, wrong and missed entities of a doc. If a gold entity is predicted twice,
-    one of the two is wrong."""
+    one of the predictions counts as wrong."""
     n_correct = len(gold.intersection(predicted))
     return PRFScore(tp=n_correct, fp=len(predicted) - n_correct, fn=len(gold) - n_correct)

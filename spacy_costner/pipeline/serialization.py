@@ -1,14 +1,15 @@
 """Save and load a component.
 
-A component `ner` has these files:
+A component named `ner` is saved to two files:
 
-    ner/cfg      the labels, the scheme and settings, as JSON
-    ner/model    the parameters of the model and its features, as msgpack
+    ner/cfg      the labels, the scheme and the settings, in JSON format
+    ner/model    the parameters and the features of the model, in msgpack format
 
-Both have to be from the same save. A digest in `cfg` shows it: the hash of the bytes of `model` and
-of all settings in `cfg` that may not be edited without training. The others are `EDITABLE`. `cfg`
-has the version of this package that saved it, too. The *parts* of a saved component are "cfg",
-"vocab" and "model". A pipeline saves its vocab once, and excludes it when it saves its components.
+The two files must be saved together. This is verified with a digest in `cfg`: a hash of the
+contents of `model` and of all settings in `cfg` except the `EDITABLE` ones, which may be edited
+without retraining. `cfg` also stores the version of this package. The *parts* of a saved component
+are "cfg", "vocab" and "model". A pipeline saves its vocab only once, and excludes it when it saves
+its components.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 
 Cfg = dict[str, Any]
-"""The settings of a component that are saved: see `new_cfg`."""
+"""The saved settings of a component: see `new_cfg`."""
 
 DIGEST = "digest"
 """The key of the digest in a saved `cfg`."""
@@ -46,20 +47,20 @@ EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
 FORMAT = 1
-"""The number of the format in which components are saved. Raise it with a change that would make
-earlier versions read a component wrongly. They then refuse it."""
+"""The version of the file format. Increase it if earlier versions of this package would misread
+components in the new format. They then raise an error instead."""
 
 OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
-"""The keys that 0.3.0 didn't save, with their values for its components."""
+"""The keys that version 0.3.0 didn't save, with default values for components saved by it."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
-    """Make the `cfg` of a component that isn't trained. It is saved as JSON, so all values have to
-    be JSON values. The component adds "decoding" and "confidence".
+    """Create the `cfg` of an untrained component. It is saved in JSON format, so all values must be
+    JSON-serializable. The component adds "decoding" and "confidence".
 
     scheme (str): The tag scheme, "BILUO" or "IOB2".
-    outside (str): Whether O is split: see `Tags`.
-    RETURNS (Cfg): The settings, with their values before training.
+    outside (str): Whether to use a single O tag or several: see `Tags`.
+    RETURNS (Cfg): The settings with their initial values.
     """
     return {
         "labels": [],
@@ -67,30 +68,31 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "outside": outside,
         "progress": Progress()._asdict(),
         "n_examples": 0,  # the number of training examples
-        "cost_tables": [],  # of the losses, as the file of a cost may be missing later
+        "cost_tables": [],  # of the losses; saved because the file of a cost may be missing later
         "temperature": Temperature()._asdict(),
         "untrained": [],  # the labels that were added after training
-        "trained_on": "",  # the hashes of the passages of training, packed
+        "trained_on": "",  # the packed hashes of the training passages
         "n_recurring": 0,  # the number of passages that recur: see `Recurring`
         "n_passages": 0,
-        "raw_text": "",  # the hashes of the sentences behind static vectors, packed
+        "raw_text": "",  # the packed hashes of the sentences that static vectors were trained on
     }
 
 
 def mark_version(cfg: Cfg) -> Cfg:
-    """Add the version of this package, and the number of its format, to a cfg before it is
-    saved."""
+    """Return a copy of a cfg with the version of this package and the version of the file
+    format."""
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
-    """Choose the settings of a loaded component. The saved setting counts, as it may have been
-    changed on the component before it was saved. But if the setting was edited in the config after
-    that, the config counts.
+    """Choose the settings of a loaded component. By default, a saved setting is used, because it
+    may have been changed in the component before saving. If the setting was edited in the config
+    after saving, the setting of the config is used instead.
 
-    cfg (Cfg): The cfg of the component before it is loaded. All its keys are loaded.
-    saved (Cfg): The saved cfg. Under "configured" it has settings of the config at that time.
-    configured (Cfg): The same settings in the current config.
+    cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
+    saved (Cfg): The saved cfg. Its key "configured" stores the settings of the config when the
+        component was saved.
+    configured (Cfg): The settings of the current config.
     RETURNS (Cfg): The cfg of the loaded component.
     """
     loaded = {name: saved[name] for name in cfg}
@@ -106,10 +108,10 @@ def write_files(
     """Write the files of a component to a directory.
 
     path (str | Path): The path of the directory.
-    cfg (Cfg): The settings, for the file "cfg".
-    model (bytes): The model, for the file "model": see `save_model`.
-    vocab (Vocab): The vocab, for the folder "vocab".
-    exclude (Iterable[str]): The names of the files that are left out.
+    cfg (Cfg): The contents of the file "cfg".
+    model (bytes): The contents of the file "model": see `save_model`.
+    vocab (Vocab): The vocab to save to the directory "vocab".
+    exclude (Iterable[str]): The parts to exclude.
     """
     writers: dict[str, Callable[[Path], Any]] = {
         "cfg": lambda file: srsly.write_json(file, cfg),
@@ -120,12 +122,12 @@ def write_files(
 
 
 def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]) -> dict[str, Any]:
-    """Read the files that `write_files` has written.
+    """Read the files that were written by `write_files`.
 
     path (str | Path): The path of the directory.
-    name (str): The name of the component, for errors.
-    vocab (Vocab): The vocab of the component. Its content is loaded, unless it is excluded.
-    exclude (Iterable[str]): The parts that are left out.
+    name (str): The name of the component, for error messages.
+    vocab (Vocab): The vocab of the component. It is loaded in place, unless it is excluded.
+    exclude (Iterable[str]): The parts to exclude.
     RETURNS (dict[str, Any]): The contents of "cfg" and "model", unless they are excluded.
     RAISES (ValueError): If a file can't be read.
     """
@@ -143,7 +145,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
 
 
 def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
-    """Pack the parts of a component in bytes. For the parameters see `write_files`."""
+    """Serialize the parts of a component to a bytestring. For the parameters see `write_files`."""
     writers: dict[str, Callable[[], bytes]] = {
         "cfg": lambda: srsly.json_dumps(cfg),
         "vocab": lambda: vocab.to_bytes(exclude=exclude),
@@ -155,8 +157,8 @@ def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> 
 def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
-    """Unpack the result of `pack_parts`. Returns the contents of "cfg" and "model", and loads the
-    content of the vocab, unless they are excluded. For the other parameters see `read_files`."""
+    """Unpack the output of `pack_parts`. Returns the contents of "cfg" and "model", and loads the
+    vocab in place, unless they are excluded. For the other parameters see `read_files`."""
     with reading_part("cfg and model", name, folder=""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -170,32 +172,33 @@ def unpack_parts(
 def sign(cfg: Cfg, model: bytes) -> Cfg:
     """Add a digest of a cfg and a model to the cfg, before both are saved.
 
-    cfg (Cfg): The cfg, which isn't changed.
-    model (bytes): The model, as `save_model` makes it.
+    cfg (Cfg): The cfg, which isn't modified.
+    model (bytes): The model, as returned by `save_model`.
     RETURNS (Cfg): A copy of the cfg with the digest.
-    RAISES (ValueError): If the cfg has text that can't be UTF-8. srsly would crash.
+    RAISES (ValueError): If the cfg contains text that can't be encoded as UTF-8. (srsly would
+        crash.)
     """
     try:
         json.dumps(cfg, ensure_ascii=False).encode("utf8")
     except UnicodeEncodeError as error:
-        # Twenty characters before and after the wrong one show where it is.
+        # Include twenty characters of context on each side, so that the text can be located.
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
         raise ValueError(
             f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
         ) from None
-    # The JSON of srsly doesn't keep all digits of a number, so the digest is made from the cfg that
-    # will be read.
+    # srsly doesn't write all digits of a number to JSON, so the digest is computed from the cfg as
+    # it will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
-    """Check that a saved cfg and a saved model are from the same save.
+    """Check that a cfg and a model were saved together.
 
-    cfg (Any): The saved cfg, with its digest.
+    cfg (Any): The saved cfg with its digest.
     model (bytes): The saved model.
-    where (str): The name of the component and the path of the model, for errors.
-    RAISES (ValueError): If the digest is missing, or is the digest of another cfg or model.
+    where (str): The name of the component and the path of the model, for error messages.
+    RAISES (ValueError): If the digest is missing or doesn't match the cfg and the model.
     """
     editable = ", ".join(EDITABLE)
     if not isinstance(cfg, dict) or DIGEST not in cfg:
@@ -213,7 +216,7 @@ def check_digest(cfg: Any, model: bytes, where: str) -> None:
 
 
 def _digest(cfg: Cfg, model: bytes) -> str:
-    """Hash a model and the settings that may not be edited without training."""
+    """Hash a model and the settings that may not be edited without retraining."""
     covered = {name: value for name, value in cfg.items() if name not in (*EDITABLE, DIGEST)}
     digest = hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=16)
     digest.update(model)
@@ -222,12 +225,12 @@ def _digest(cfg: Cfg, model: bytes) -> str:
 
 @contextmanager
 def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
-    """Read a part of a saved component in a `with` block. Any error becomes a ValueError that names
-    the part.
+    """Context manager for reading a part of a saved component. Any error is raised as a ValueError
+    that includes the name of the part.
 
     part (str): The part, such as "cfg".
     name (str): The name of the component.
-    folder (str): The folder with a slash at its end; empty if the part is not in a file.
+    folder (str): The directory with a trailing slash, or empty if the part is not in a file.
     """
     try:
         yield
@@ -240,10 +243,10 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
 
 @contextmanager
 def naming_version(cfg: Any) -> Iterator[None]:
-    """Load a saved component in a `with` block. If another version of the package has saved it, a
-    ValueError names both versions, and says what to do.
+    """Context manager for loading a saved component. If the component was saved by a different
+    version of the package, both versions and some advice are added to the message of a ValueError.
 
-    cfg (Any): The saved cfg. None: it is excluded.
+    cfg (Any): The saved cfg. None if it is excluded.
     """
     try:
         yield
@@ -254,29 +257,29 @@ def naming_version(cfg: Any) -> Iterator[None]:
         version = cfg.get("version")
         saved_by = f"saved by spacy-costner {version}, this is {current_version}"
         advice = f"install {version} to read it, or train again"
-        if version is None:  # versions are saved since 0.4.0
+        if version is None:  # the version is saved since 0.4.0
             saved_by = f"saved by spacy-costner 0.3.0 or before, this is {current_version}"
             advice = "train again"
         raise ValueError(f"{error} ({saved_by}: {advice})") from error
 
 
 def check_format(cfg: Any) -> None:
-    """Check that this version can read the format of a saved cfg.
+    """Check that the file format of a saved cfg is supported.
 
-    RAISES (ValueError): If the format is a later one.
+    RAISES (ValueError): If the format is newer than `FORMAT`.
     """
-    saved_format = cfg.get("format", FORMAT)  # 0.3.0 saved none
+    saved_format = cfg.get("format", FORMAT)  # not saved by 0.3.0
     if saved_format > FORMAT:
         raise ValueError(f"format: expected at most {FORMAT}, got {saved_format}")
 
 
 def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
-    """Check a saved cfg, and that it fits the config.
+    """Check that a saved cfg is complete, valid and consistent with the config.
 
-    saved (Cfg): The saved cfg, which isn't changed.
-    current (Cfg): The cfg of the component before it is loaded, as made from the config.
-    RETURNS (Cfg): A copy of the saved cfg, with all keys of the current one.
-    RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
+    saved (Cfg): The saved cfg, which isn't modified.
+    current (Cfg): The cfg of the component before loading, as created from the config.
+    RETURNS (Cfg): A copy of the saved cfg that contains all keys of the current cfg.
+    RAISES (ValueError): If a key is missing, or a value is invalid or inconsistent with the config.
     """
     cfg = deepcopy({**OPTIONAL, **saved})
     missing = [name for name in current if name not in cfg]
@@ -293,13 +296,13 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
         _check_number(cfg[name], name)
     _check_progress(cfg["progress"])
     for name in ("trained_on", "raw_text"):
-        unpack_ids(cfg[name])  # raises an error if they are damaged
+        unpack_ids(cfg[name])  # raises an error if the hashes are damaged
     return cfg
 
 
 def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
-    """Check that the overall temperature of a saved `Temperature` is above 0, and the temperatures
-    of labels, if there are any."""
+    """Check that the overall temperature and the temperatures of labels in a saved `Temperature`
+    are positive, and that the labels exist."""
     check_keys(temperature, Temperature._fields, "temperature")
     check_keys(temperature["labels"], names=(), where="temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)
@@ -308,11 +311,11 @@ def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
 
 
 def _check_progress(progress: Any) -> None:
-    """Check that a saved `Progress` has its four integers."""
+    """Check that a saved `Progress` contains exactly its four fields, with valid integers."""
     check_keys(progress, Progress._fields, "progress")
     for name, value in progress.items():
         least = 1 if name == "n_examples" else 0  # `Progress.passes` divides by it
-        # `type` instead of `isinstance`, as True and False are integers, too.
+        # Use `type` instead of `isinstance`, because bool is a subclass of int.
         if type(value) is not int or value < least:
             raise ValueError(
                 f"progress: {name}: expected an integer of at least {least}, got {value!r}"
@@ -322,8 +325,8 @@ def _check_progress(progress: Any) -> None:
 def check_keys(
     block: Any, names: Iterable[str], where: str, *, optional: Iterable[str] = ()
 ) -> None:
-    """Check that a block of settings has all keys in `names`, possibly some in `optional`, and no
-    others. `where` names the block, for the error."""
+    """Check that a block of settings contains all keys in `names`, and no other keys except those
+    in `optional`. `where` is the name of the block, for the error message."""
     needed = set(names)
     allowed_keys = needed.union(optional)
     if not isinstance(block, dict) or not needed <= set(block) <= allowed_keys:
@@ -331,7 +334,7 @@ def check_keys(
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
-    """Check that a saved value is a finite number of at least 0 or, with `positive`, above 0."""
+    """Check that a saved value is a finite, non-negative number or, with `positive`, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_valid = is_number and 0 <= value < inf
     bound = "of at least"
@@ -343,13 +346,13 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
 
 
 def save_model(model: Model[list[Doc], Potentials]) -> bytes:
-    """Save a model in the form of `model.to_bytes`.
+    """Serialize a model in the format of `model.to_bytes`.
 
-    A trained linear model, or the linear part of a hybrid, is saved without the features that have
-    no weights, unless its setting `keep_all` is true. Scores are the same without them. The model
-    itself isn't changed, so that training can continue with all its features.
+    For a trained linear model, or the linear part of a hybrid, features whose weights are all 0 are
+    not saved, unless the setting `keep_all` is true. This doesn't change the scores. The model is
+    not modified, so that training can continue with all features.
     """
-    # The same steps as in `Model.to_bytes`.
+    # The same steps as in `Model.to_bytes`
     saved = _replace_shims(model, _select_used(model)).to_dict()
     to_numpy = partial(model.ops.to_numpy, byte_order="<")
     return srsly.msgpack_dumps(convert_recursive(is_xp_array, to_numpy, saved))
@@ -358,11 +361,11 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 def _replace_shims(
     model: Model[list[Doc], Potentials], replacements: Mapping[int, Shim]
 ) -> Model[list[Doc], Potentials]:
-    """Make a model of the same nodes and parameters with other shims, for saving only. (A shim is
-    Thinc's word for an object of a node that keeps its own data, such as the features.) The keys of
-    `replacements` are the ids of the old shims. The model itself isn't changed, as other threads
-    may be predicting with it."""
-    # A shallow copy of a node has the same id, by which references find it.
+    """Create a copy of a model with different shims, for saving only. (In Thinc, a shim is an
+    object of a node that manages its own data, such as the features.) `replacements` is keyed by
+    the ids of the old shims. The model is not modified, because other threads may be predicting
+    with it."""
+    # A shallow copy keeps the id of the node, which references use.
     replaced = copy(model)
     replaced._layers = [_replace_shims(layer, replacements) for layer in model.layers]
     replaced._shims = [replacements.get(shim.id, shim) for shim in model.shims]
@@ -370,24 +373,23 @@ def _replace_shims(
 
 
 def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
-    """Make the shims of a linear model with only the features that have weights, to save them
-    instead of its own shims. Returns the new shims, keyed by the ids of the shims that they
-    replace. Empty: the model is saved as it is, as it isn't linear, keeps all features, or isn't
-    trained."""
+    """Create shims for saving a linear model with only the features that have non-zero weights.
+    Returns the new shims, keyed by the ids of the shims to replace. Returns an empty dictionary if
+    the model isn't linear, keeps all features or isn't trained."""
     if not has_linear_part(model):
         return {}
     features, weights = linear_part(model)
-    # Before training all weights are 0, and no feature would be left.
+    # Before training, all weights are 0 and all features would be removed.
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
-    has_weights = weights.emissions.any(axis=1)  # whether a feature has a weight for any tag, (V,)
-    # A first pass without weights reads labels from docs.
+    has_weights = weights.emissions.any(axis=1)  # whether any weight of a feature isn't 0, (V,)
+    # A first pass may have no weights if it reads labels from docs.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
 
-    # `rows` has the row of weights of each feature that is kept.
+    # `rows` contains the row index of each kept feature in the weights.
     kept_features, rows = features.select(has_weights)
     kept_shims: dict[int, Shim] = {
         features.id: kept_features,
@@ -399,18 +401,18 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
 
 
 def load_model(model: Model[list[Doc], Potentials], saved: bytes, n_tags: int | None) -> None:
-    """Load a model that was saved.
+    """Load the weights and the features of a saved model.
 
-    model (Model[list[Doc], Potentials]): The model, which is changed.
-    saved (bytes): The saved model, as `save_model` makes it.
-    n_tags (int | None): The number of tags of the chain. None: it isn't known yet.
-    RAISES (ValueError): If the model was saved with another config, or has weights that are not
-        finite, or another number of tags.
+    model (Model[list[Doc], Potentials]): The model, which is modified in place.
+    saved (bytes): The saved model, as returned by `save_model`.
+    n_tags (int | None): The number of tags of the chain, or None if it is unknown.
+    RAISES (ValueError): If the model was saved with a different config, its weights are not finite,
+        or it has a different number of tags.
     """
-    # spaCy's `FeatureExtractor` has an attribute "columns": the attributes of tokens that it reads.
-    # `from_bytes` replaces it, without comparing it with the config.
+    # The attribute "columns" of spaCy's `FeatureExtractor` lists the token attributes that it
+    # reads. Loading overwrites it without comparing it with the config.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
-    # The same steps as in `Model.from_bytes`, but for the shims of a linear CRF.
+    # The same steps as in `Model.from_bytes`, except for the shims of a linear CRF
     message = srsly.msgpack_loads(saved)
     message = convert_recursive(is_xp_array, model.ops.asarray, message)
     for node, saved_shims in zip(model.walk(), message["shims"]):

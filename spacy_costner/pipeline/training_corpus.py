@@ -1,8 +1,8 @@
-"""The training corpus as a component reads it: labels, features, and the known text.
+"""Read the training corpus of a component: its labels, features and known text.
 
-The *known text* is the text of the training corpus, and the raw text from which static vectors were
-learned. A component keeps hashes of it, so that `guarantee`, for example, can refuse docs whose
-text the component knows: see `training.known_text`.
+The *known text* is the text of the training corpus and the raw text that static vectors were
+trained on. The component stores hashes of the known text, so that commands such as `guarantee` can
+reject docs with known text: see `training.known_text`.
 """
 
 from collections import Counter, deque
@@ -22,11 +22,11 @@ from ..training.targets import NEGATED
 
 
 class TrainingCorpus(NamedTuple):
-    """The statistics of a training corpus that a component collects before training.
+    """The statistics of a training corpus, collected before training.
 
     labels (set[str]): The labels of the entities.
     n_examples (int): The number of examples.
-    times_of_passage (Counter[int]): How often each passage is in the corpus, keyed by its hash.
+    times_of_passage (Counter[int]): The number of occurrences of each passage, keyed by its hash.
     """
 
     labels: set[str]
@@ -34,7 +34,7 @@ class TrainingCorpus(NamedTuple):
     times_of_passage: Counter[int]
 
     def to_cfg(self) -> dict[str, Any]:
-        """The keys of `cfg` that save the corpus."""
+        """Convert the statistics to the values that are saved in `cfg`."""
         return {
             "n_examples": self.n_examples,
             "trained_on": pack_ids(self.times_of_passage),
@@ -49,14 +49,14 @@ def read_training_corpus(
     *,
     expected_labels: set[str] | None,
 ) -> TrainingCorpus:
-    """Count the examples and the passages of a corpus, find its labels, and let a linear model
-    collect its features. The corpus is read once, as it may be too large to keep.
+    """Count the examples and passages of a corpus, collect its labels, and build the feature
+    vocabulary of a linear model. The corpus is only read once, because it may not fit in memory.
 
     examples (Iterable[Example]): The training examples, with annotated references.
-    model (Model): The model of the component. If it is linear, it is changed.
-    annotation (Annotation): Where the annotation is in docs.
-    expected_labels (set[str] | None): With a `spans_key`, spans with other labels are left out.
-        None: all labels are expected.
+    model (Model): The model of the component. Linear models are modified in place.
+    annotation (Annotation): Where annotation is stored in docs.
+    expected_labels (set[str] | None): The labels of the spans to read, if the component has a
+        `spans_key`. If None, spans with any label are read.
     RETURNS (TrainingCorpus): The labels and the counts.
     RAISES (ValueError): If spans overlap: see `Annotation.as_entities`.
     """
@@ -65,8 +65,7 @@ def read_training_corpus(
     n_examples = 0
 
     def read_references() -> Iterator[Doc]:
-        """Yield the reference of each example to the model, which collects features. This also
-        counts labels and passages."""
+        """Yield the reference of each example, and update the labels and the counts."""
         nonlocal n_examples
         for eg in examples:
             reference = annotation.as_entities(eg, expected_labels).reference
@@ -78,27 +77,27 @@ def read_training_corpus(
     references = read_references()
     build_vocab = model.attrs.get("build_vocab")
     if build_vocab is not None:
-        build_vocab(model, references)  # collects the features of the model
-    deque(references, maxlen=0)  # reads the docs that the model has not read
+        build_vocab(model, references)
+    deque(references, maxlen=0)  # consume the docs that the model hasn't read
     return TrainingCorpus(labels, n_examples, times_of_passage)
 
 
 def find_new_labels(
     examples: Iterable[Example], annotation: Annotation, known_labels: Collection[str]
 ) -> set[str]:
-    """Find the labels of a batch that a component doesn't know yet: the labels of annotated
-    entities and of soft targets.
+    """Find labels in a batch that are new to a component. The labels of annotated entities and of
+    soft targets are checked.
 
     examples (Iterable[Example]): The batch.
-    annotation (Annotation): Where the annotation is in docs.
-    known_labels (Collection[str]): The labels that the component knows.
-    RETURNS (set[str]): The new labels, without labels that begin with "!": these are refused where
-        the annotation is read, with the doc that has one.
+    annotation (Annotation): Where annotation is stored in docs.
+    known_labels (Collection[str]): The existing labels.
+    RETURNS (set[str]): The new labels, except labels that start with "!". These raise an error that
+        shows the doc when its annotation is read.
     """
     labels: set[str] = set()
     for eg in examples:
         labels |= labels_of_teacher(eg.reference)
-        # Making entities of spans takes time, and most batches have no new label.
+        # Converting spans to entities is slow, and most batches don't contain new labels.
         if annotation.has_other_labels(eg.reference, known_labels):
             labels |= labels_of(annotation.as_entities(eg, None).reference)
     return {
@@ -107,8 +106,8 @@ def find_new_labels(
 
 
 def pack_raw_text(nlp: Language | None) -> str:
-    """Return the hashes of the sentences of the raw text from which the static vectors of a
-    pipeline were learned, packed for `cfg`. Empty if `learn_vectors` didn't make the vectors."""
+    """Return the packed hashes of the sentences in the raw text that the static vectors of a
+    pipeline were trained on, for `cfg`. Empty if the vectors weren't created by `learn_vectors`."""
     vectors_path = None
     if nlp is not None:
         vectors_path = nlp.config.interpolate()["initialize"]["vectors"]

@@ -1,6 +1,6 @@
-"""A callback for configs that starts training from the weights of a trained pipeline.
+"""A config callback for starting training from the weights of a trained pipeline.
 
-For example, a model that was trained with the likelihood can continue training with another loss.
+For example, a model trained with the likelihood can be trained further with a different loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,28 +19,29 @@ from .component import CostSensitiveNER
 def make_start_from(
     path: str | Path, components: Sequence[str] | None = None
 ) -> Callable[[Language], Language]:
-    """Build a callback that starts training from the weights of a trained pipeline.
+    """Create a callback that initializes components with the weights of a trained pipeline.
 
         [initialize.after_init]
         @callbacks = "spacy_costner.start_from.v1"
         path = "training/likelihood/model-best"
 
-    spaCy's `source = …` in the block of a component isn't enough for another loss: it copies the
-    whole component, with its old loss.
+    Use this callback to change the loss. spaCy's `source` setting copies the whole component,
+    including its original loss.
 
-    path (str | Path): The trained pipeline: a folder or the name of a package.
-    components (Sequence[str] | None): The components that get the weights of the trained pipeline.
-        Name the tok2vec that they listen to, too. None: all components with a model whose names are
-        in both pipelines.
-    RETURNS (Callable[[Language], Language]): The callback. It changes the pipeline and returns it.
-    RAISES (ValueError): In the callback, if a named component is missing in one of the two
-        pipelines, or has other labels, other tags or another model in the trained one.
+    path (str | Path): The trained pipeline: a directory or a package name.
+    components (Sequence[str] | None): The names of the components to initialize, including the
+        tok2vec that they listen to. If None, all components with a model that are in both pipelines
+        are initialized.
+    RETURNS (Callable[[Language], Language]): The callback. It modifies the pipeline in place and
+        returns it.
+    RAISES (ValueError): In the callback, if a component is missing in one of the pipelines, or its
+        labels, tags or model differ between the pipelines.
     """
     return partial(_start, path, components)
 
 
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
-    """Copy the weights of components from a trained pipeline to `nlp`, and return `nlp`. For the
+    """Copy the weights of components from a trained pipeline to `nlp` and return `nlp`. For the
     parameters and errors see `make_start_from`."""
     trained = load_model(path)
     models = _models(nlp)
@@ -52,7 +53,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in trained_models:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
-        # The weights fit only the tags that they were trained for.
+        # The weights can only be used for the tags that they were trained on.
         trained_settings = _tag_settings(trained, name)
         for setting, value in _tag_settings(nlp, name).items():
             trained_value = trained_settings[setting]
@@ -71,7 +72,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
     """Add the training passages of a trained component to the known text of a component. The raw
-    text of static vectors isn't added, as the component keeps its own vectors."""
+    text of static vectors isn't added, because the vectors aren't copied."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
         passages = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
         pipe.cfg["trained_on"] = pack_ids(passages)
@@ -80,7 +81,7 @@ def _keep_training_text(pipe: Any, trained: Any) -> None:
 
 
 def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
-    """The settings of a component on which its tags depend."""
+    """Return the settings that determine the tags of a component."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
     return {
         "labels": nlp.pipe_labels.get(name),
@@ -90,8 +91,8 @@ def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
 
 
 def _models(nlp: Language) -> dict[str, Model]:
-    """The models of the components of a pipeline, keyed by component name. Components without a
-    model are left out."""
+    """Collect the models of a pipeline, keyed by component name. Components without a model are
+    skipped."""
     models: dict[str, Model] = {}
     for name, pipe in nlp.pipeline:
         model = getattr(pipe, "model", None)

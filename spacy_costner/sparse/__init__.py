@@ -1,4 +1,4 @@
-"""Sparse weights: sums of rows, and updates of only the rows that a batch uses."""
+"""Sparse weights: compute sums of rows and update only the rows used by a batch."""
 
 from .merge import Merged, merge_equal
 from .native import (

@@ -1,12 +1,12 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""Sums and updates of sparse weights. This file checks the arguments, and calls the C++ in
-kernels.hpp without the GIL.
+"""Sums and updates of sparse weights. The functions validate their arguments and call the C++
+kernels in kernels.hpp without the GIL.
 
-There are V rows of weights, with K weights each, one for each tag. Each of N tokens has S slots. A
-slot has the number of a row, or -1 for none. The scores of a token are the sum of its rows. All
-arrays are NumPy arrays, C-contiguous. If shapes don't go together, or a number is out of its range,
-a ValueError is raised before anything is changed.
+There are V rows of weights, with K weights per row, one for each tag. Each of the N tokens has S
+slots. A slot contains the index of a row, or -1. The scores of a token are the sum of its rows. All
+arrays are C-contiguous NumPy arrays. If shapes don't match or a value is out of range, a ValueError
+is raised before anything is modified.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -16,7 +16,7 @@ import numpy
 
 
 def wrong(name, expected, got):
-    """Make the error to raise for an argument."""
+    """Create the error for an invalid argument."""
     return ValueError(f"{name}: expected {expected}, got {got}")
 
 
@@ -77,14 +77,15 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
 
 
 cdef int _same(str name, int64_t got, int64_t expected) except -1:
-    """Check that a length or width is the expected one."""
+    """Check that a length or width has the expected value."""
     if got != expected:
         raise wrong(name, expected, got)
     return 0
 
 
 cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
-    """Check that indices are less than n. They may be negative, which stands for none."""
+    """Check that indices are less than n. Negative indices are allowed and mean that there is no
+    value."""
     cdef bint fit = True
     if indices.shape[0]:
         with nogil:
@@ -95,7 +96,7 @@ cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
 
 
 cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
-    """Check that numbers are at least 0."""
+    """Check that numbers are not negative."""
     cdef int64_t i
     for i in range(numbers.shape[0]):
         if numbers[i] < 0:
@@ -104,13 +105,13 @@ cdef int _not_negative(str name, const int32_t[::1] numbers) except -1:
 
 
 cdef class IdMap:
-    """Map 64-bit keys, such as hashes of words, to numbers, such as their ids. Any threads can find
-    keys while others set some."""
+    """A map from 64-bit keys, such as word hashes, to numbers, such as IDs. It is thread-safe:
+    keys can be looked up while other threads are setting keys."""
 
     cdef _IdMap numbers
 
     def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
-        """Set the numbers of keys. Numbers are at least 0. Shapes: (N,), (N,)"""
+        """Set the numbers of keys. Numbers must not be negative. Shapes: (N,), (N,)"""
         _same("length of numbers", numbers.shape[0], keys.shape[0])
         _not_negative("numbers", numbers)
         if keys.shape[0]:
@@ -118,7 +119,7 @@ cdef class IdMap:
                 self.numbers.set(&keys[0], &numbers[0], keys.shape[0])
 
     def find(self, const uint64_t[::1] keys):
-        """Find the numbers of keys, -1 for a key that has none. Shape: (N,)"""
+        """Look up the numbers of keys. Returns -1 for unknown keys. Shape: (N,)"""
         numbers = numpy.empty(keys.shape[0], dtype="int32")
         cdef int32_t[::1] out = numbers
         if keys.shape[0]:
@@ -131,15 +132,16 @@ def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
-    """Find the rows of tokens, from the values in their windows. A slot looks at one column of the
-    token at some offset in the same sequence. If the value there is v, its row is `first_row + v`.
+    """Compute the rows of tokens from the values in their windows. A slot reads the value v in a
+    given column of the token at a given offset within the same sequence. Its row is
+    `first_row + v`.
 
-    values (Ints2d): The value of each token in each of C columns, -1 for none. Shape: (N, C)
+    values (Ints2d): The value of each token in each of C columns, or -1. Shape: (N, C)
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    columns (Ints1d): The column that each slot looks at. Shape: (S,)
-    offsets (Ints1d): The offset at which each slot looks, in tokens to the right. Shape: (S,)
-    first_rows (Ints1d): The row of the value 0 in each slot. Shape: (S,)
-    RETURNS (Ints2d): The row of each slot of each token, -1 for none. Shape: (N, S)
+    columns (Ints1d): The column of each slot. Shape: (S,)
+    offsets (Ints1d): The offset of each slot, in tokens to the right. Shape: (S,)
+    first_rows (Ints1d): The row for the value 0 in each slot. Shape: (S,)
+    RETURNS (Ints2d): The row of each slot of each token, or -1. Shape: (N, S)
     """
     n_tokens, n_slots = values.shape[0], columns.shape[0]
     _not_negative("lengths", lengths)
@@ -167,7 +169,7 @@ cdef int64_t _sum(const int32_t[::1] numbers):
 
 
 cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
-    """Check that the rows of tokens are less than the number of rows of weights."""
+    """Check that the row indices of tokens are less than the number of rows of weights."""
     cdef bint fit = True
     if rows.shape[0] and rows.shape[1]:
         with nogil:
@@ -178,8 +180,8 @@ cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
 
 
 cdef int64_t _row_stride(str name, const float[:, :] array) except -1:
-    """The number of floats from one row of an array to the next. The floats of a row have to
-    follow each other."""
+    """Return the stride between the rows of an array, in floats. The floats within a row must be
+    contiguous."""
     if array.shape[1] > 1 and array.strides[1] != sizeof(float):
         raise wrong(name, "rows of adjacent floats", f"a stride of {array.strides[1]} bytes")
     if array.strides[0] % sizeof(float):
@@ -188,10 +190,10 @@ cdef int64_t _row_stride(str name, const float[:, :] array) except -1:
 
 
 def sum_rows(const int32_t[:, ::1] rows, const float[:, :] weights):
-    """Sum the rows of weights of each token: its scores. The weights may be those of a table for
-    training. Shapes: (N, S), (V, K) to (N, K)"""
+    """Compute the scores of each token by summing its rows of weights. The weights may be a slice
+    of an interleaved table. Shapes: (N, S), (V, K) to (N, K)"""
     cdef int64_t stride = _row_stride("weights", weights)
-    # The sum itself finds rows out of range, as a check before it would read all rows twice.
+    # Row indices are checked while summing, because a separate check would read all rows twice.
     cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores
@@ -209,8 +211,8 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, :] weights):
 
 
 def multiply_rows(const float[:, ::1] inputs, const float[:, ::1] weights):
-    """Multiply matrices. A row of the product is the same, bit for bit, with any other rows, which BLAS
-    doesn't guarantee. Shapes: (U, D), (D, K) to (U, K)"""
+    """Multiply two matrices. Unlike with BLAS, each row of the product is bitwise independent of
+    the other rows. Shapes: (U, D), (D, K) to (U, K)"""
     _same("length of weights", weights.shape[0], inputs.shape[1])
     products = numpy.zeros((inputs.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = products
@@ -226,14 +228,14 @@ def multiply_rows(const float[:, ::1] inputs, const float[:, ::1] weights):
 def collect_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, int32_t[::1] place_of
 ):
-    """Compute the gradient with respect to the rows of weights that the tokens of a batch have.
+    """Compute the gradient with respect to the rows of weights used in a batch.
 
-    rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
+    rows (Ints2d): The rows of each token, or -1. Shape: (N, S)
     d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
-    place_of (Ints1d): Memory to work in, so that not each call has to make an array with an entry
-        for each row. It has to be -1 everywhere, and is so again after the call. Shape: (V,)
-    RETURNS (tuple[Ints1d, Floats2d]): The numbers of the A rows that have a gradient, each once;
-        and their gradients. Shapes: (A,), (A, K)
+    place_of (Ints1d): A reusable buffer. All values must be -1, and are reset to -1 by the
+        function. Shape: (V,)
+    RETURNS (tuple[Ints1d, Floats2d]): The indices of the A distinct rows with a gradient, and their
+        gradients. Shapes: (A,), (A, K)
     """
     cdef vector[int32_t] active
     cdef vector[int32_t] places
@@ -261,12 +263,11 @@ def collect_rows(
 def add_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
 ):
-    """Add the gradient of a batch with respect to the weights to a gradient of all weights, in
-    place. L-BFGS uses it.
+    """Add the gradient of a batch to the gradient of all weights, in place. Used by L-BFGS.
 
-    rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
+    rows (Ints2d): The rows of each token, or -1. Shape: (N, S)
     d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
-    gradient (Floats2d): The gradient that is added to, in float64. Shape: (V, K)
+    gradient (Floats2d): The gradient of all weights in float64, modified in place. Shape: (V, K)
     """
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _same("width of gradient", gradient.shape[1], d_scores.shape[1])
@@ -282,7 +283,8 @@ def add_rows(
 cdef Table _table(
     float[:, :] weights, float[:, :] squares, float[:, :] totals, int32_t[:] last
 ):
-    """Make the table that the kernels take: pointers to the arrays. Their sizes are checked."""
+    """Check the sizes of the arrays of a table, and create the struct of pointers for the
+    kernels."""
     cdef Table table
     cdef int64_t n_rows = weights.shape[0], width = weights.shape[1]
     _same("length of table.squares", squares.shape[0], n_rows)
@@ -303,7 +305,7 @@ cdef Table _table(
 
 
 cdef _Step _step(settings):
-    """Make the settings that the kernels take."""
+    """Create the struct of settings for the kernels."""
     cdef _Step step
     step.learn_rate = settings.learn_rate
     step.eps = settings.eps
@@ -313,12 +315,12 @@ cdef _Step _step(settings):
 
 
 def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
-    """Make up for the updates in which rows had no gradient, and were not changed: for each update
-    since `last`, regularise their weights, and add them to `totals`.
+    """Apply the pending updates of rows that were skipped because they had no gradient. For each
+    update since `last`, the weights are regularised and added to `totals`.
 
-    table (Table): The weights. They are changed in place.
-    rows (Ints1d): The rows. A row may be there several times; -1 stands for none. Shape: (A,)
-    now (int): The number of the last of these updates.
+    table (Table): The weights, which are modified in place.
+    rows (Ints1d): The row indices, or -1. Rows may be repeated. Shape: (A,)
+    now (int): The number of the last update to apply.
     settings (AdaGrad): The regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
@@ -332,13 +334,13 @@ def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
-    """Update the rows that have a gradient by AdaGrad. Before that, make up for the updates in
-    which they had none: see `lazy_regularise`.
+    """Update the rows with a gradient using AdaGrad, after applying their pending updates (see
+    `lazy_regularise`).
 
-    table (Table): The weights. They are changed in place.
-    rows (Ints1d): The rows. Each may be there only once. Shape: (A,)
+    table (Table): The weights, which are modified in place.
+    rows (Ints1d): The row indices, without repetition. Shape: (A,)
     gradient (Floats2d): The gradient of these rows. Shape: (A, K)
-    now (int): The number of this update, counted from 1.
+    now (int): The number of this update, counting from 1.
     settings (AdaGrad): The learning rate and the regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
