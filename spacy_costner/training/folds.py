@@ -10,7 +10,8 @@ weights per fold is trained on the docs of all other folds and used to score the
 Each fold consists of consecutive texts of the corpus. Docs with equal texts (see `equal_texts`) are
 assigned to the same fold, so that no doc is scored by weights that were trained on a copy of it.
 Each text counts only once when the corpus is divided, so that folds have about the same size even
-if all texts recur. The label memory of the first pass (see `features.memory`) is computed
+if all texts recur. Docs with soft targets are divided separately, so that each fold has its share
+of gold docs. The label memory of the first pass (see `features.memory`) is computed
 separately for each fold.
 
 In shapes, V is the number of features, M the number of weight rows for static vectors (see
@@ -40,6 +41,7 @@ from .objective import Objective
 from .online import INTERRUPTED, Batches, keep_in_memory, train
 from .pieces import batch_pieces
 from .segmentations import Segmentations, concatenate
+from .soft_targets import has_soft_targets
 from .targets import Targets
 
 WORDS_OF_STEP = 500
@@ -68,7 +70,7 @@ class FoldBatch:
     """A batch of examples from the same fold, for one training step of the first pass.
 
     examples (list[Example]): The examples, all from the same fold.
-    targets (Segmentations[Targets]): Their targets, without soft targets.
+    targets (Segmentations[Targets]): Their targets.
     """
 
     examples: list[Example]
@@ -150,24 +152,38 @@ def divide_for_first_pass(
 
         for fold in sorted(examples_of_fold):
             targets = objective.targets(examples_of_fold[fold], tags)
-            # The first pass is trained on gold only.
-            gold_targets = targets.map(Targets.without_soft)
-            folds[fold].append(FoldBatch(examples_of_fold[fold], gold_targets))
+            folds[fold].append(FoldBatch(examples_of_fold[fold], targets))
     return folds, fold_of_text
 
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
     """Assign each text to a fold for the first pass. The first docs of all texts are divided into
-    batches, and the batches into folds. Returns the folds, keyed by the hash of the text."""
-    first_examples = select_first(examples)
-    batches = list(batch_in_order(first_examples, find_batch_size(first_examples)))
+    batches, and the batches into folds, with gold docs in each fold: see `separate_soft_targets`.
+    Returns the folds, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
-    for i, batch in enumerate(batches):
-        # Assign consecutive batches to the same fold: 0, 0, 0, ..., 1, 1, 1, ...
-        fold = i * N_FIRST_PASS_FOLDS // len(batches)
-        for eg in batch:
-            fold_of_text[text_id(eg.predicted)] = fold
+    for group in separate_soft_targets(select_first(examples)):
+        batches = list(batch_in_order(group, find_batch_size(group)))
+        for i, batch in enumerate(batches):
+            # Assign consecutive batches to the same fold: 0, 0, 0, ..., 1, 1, 1, ...
+            fold = i * N_FIRST_PASS_FOLDS // len(batches)
+            for eg in batch:
+                fold_of_text[text_id(eg.predicted)] = fold
     return fold_of_text
+
+
+def separate_soft_targets(examples: Iterable[Example]) -> list[list[Example]]:
+    """Separate the examples with soft targets from the others. Each of the two groups is divided
+    into folds separately. A corpus may contain all gold docs first, and with folds of consecutive
+    docs, the only gold would be in one fold. The weights for that fold would be trained without
+    gold."""
+    gold: list[Example] = []
+    soft: list[Example] = []
+    for eg in examples:
+        if has_soft_targets(eg):
+            soft.append(eg)
+        else:
+            gold.append(eg)
+    return [gold, soft]
 
 
 def select_first(examples: Iterable[Example]) -> list[Example]:
@@ -284,16 +300,16 @@ def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], d
     """Divide examples into folds for the linear part. The distinct texts in each fold have about
     the same total number of words. Examples with equal texts are assigned to the same fold. Returns
     the examples of each fold, and the fold of each text, keyed by the hash of the text."""
-    first_examples = select_first(examples)
-    n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}
-    n_words_so_far = 0
-    for eg in first_examples:
-        n_words_so_far += len(eg.predicted)
-        # Fold 0 contains the first quarter of all words, and so on. A text is assigned to the fold
-        # that contains its last word.
-        last_word = n_words_so_far - 1
-        fold_of_text[text_id(eg.predicted)] = last_word * N_LINEAR_FOLDS // n_words
+    for group in separate_soft_targets(select_first(examples)):
+        n_words = sum(len(eg.predicted) for eg in group)
+        n_words_so_far = 0
+        for eg in group:
+            n_words_so_far += len(eg.predicted)
+            # Fold 0 contains the first quarter of all words, and so on. A text is assigned to the
+            # fold that contains its last word.
+            last_word = n_words_so_far - 1
+            fold_of_text[text_id(eg.predicted)] = last_word * N_LINEAR_FOLDS // n_words
 
     folds: list[list[Example]] = [[] for _ in range(N_LINEAR_FOLDS)]
     for eg in examples:

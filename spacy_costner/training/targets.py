@@ -60,10 +60,6 @@ class Targets(NamedTuple):
     doc_of_sequence: Ints1d
     soft: SoftTargets | None = None
 
-    def without_soft(self) -> "Targets":
-        """Return a copy without soft targets. Docs that have them are trained on gold instead."""
-        return self._replace(soft=None)
-
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
         """Exclude sequences in which no possible path agrees with gold, because their loss would be
         infinite. They become sequences without annotation.

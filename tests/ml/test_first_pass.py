@@ -1,6 +1,8 @@
 """Two passes: labels that a first pass predicts for a word's other occurrences in its doc."""
 
 import random
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,9 +15,12 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
+from spacy_costner.annotation.equal_texts import text_id
 from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_groups
 from spacy_costner.features.shares import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
+from spacy_costner.training.folds import divide_by_words, find_first_pass_folds
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, expectations
 
 from ..support.linear import HYBRID, SPARSE
 from ..support.pipelines import pipeline
@@ -61,6 +66,12 @@ def trained(kind: dict[str, Any], n_steps: int = 30) -> Language:
 def f_score(nlp: Language) -> float:
     """F on other docs than those of training."""
     return float(nlp.evaluate(examples(nlp, 40, 7))["ents_f"])
+
+
+def folds_of_linear_part(examples: list[Example]) -> dict[int, int]:
+    """The fold of each text for the linear part of a hybrid model."""
+    _, fold_of_text = divide_by_words(examples)
+    return fold_of_text
 
 
 class Words(NamedTuple):
@@ -143,6 +154,46 @@ def test_a_first_pass_helps_where_another_occurrence_of_a_word_shows_its_label(
     f_of_two_passes = f_score(trained(with_first_pass(kind)))
     assert f_of_one_pass < 0.85
     assert f_of_two_passes > 0.95
+
+
+def with_soft_targets(teacher: Language, examples: Sequence[Example]) -> list[Example]:
+    """Examples without annotation, with the distribution of a teacher as soft targets."""
+    docs = list(teacher.pipe(eg.predicted.copy() for eg in examples))
+    posterior = teacher.get_pipe("ner").posterior(docs)
+    targets = expectations(posterior.potentials, posterior.tags, posterior.doc_of_sequence)
+    soft_examples: list[Example] = []
+    for eg, targets_of_doc in zip(examples, targets):
+        reference = Doc(eg.predicted.vocab, words=[token.text for token in eg.predicted])
+        reference.user_data[SOFT_TARGETS_KEY] = targets_of_doc
+        soft_examples.append(Example(eg.predicted.copy(), reference))
+    return soft_examples
+
+
+def test_the_first_pass_is_trained_on_soft_targets() -> None:
+    """Without soft targets the first pass would have no weights, as all docs are unannotated."""
+    teacher = trained(SPARSE)
+    nlp = pipeline(model=with_first_pass(SPARSE))
+    batch = with_soft_targets(teacher, examples(nlp))
+    nlp.initialize(lambda: batch)
+    first_pass = first_pass_of(nlp.get_pipe("ner").model)
+    assert first_pass is not None
+    assert first_pass.weights.rows.any()
+
+
+@pytest.mark.parametrize("find_folds", [find_first_pass_folds, folds_of_linear_part])
+def test_each_fold_has_gold_docs_and_docs_with_soft_targets(
+    find_folds: Callable[[list[Example]], dict[int, int]],
+) -> None:
+    """In a corpus for distillation, all gold docs come after all docs with soft targets."""
+    nlp = pipeline()
+    soft = with_soft_targets(trained(SPARSE, n_steps=1), examples(nlp, 24))
+    gold = examples(nlp, 8, seed=1)
+    fold_of_text = find_folds([*soft, *gold])
+    n_folds = max(fold_of_text.values()) + 1
+    for group in (soft, gold):
+        folds = Counter(fold_of_text[text_id(eg.predicted)] for eg in group)
+        assert sorted(folds) == list(range(n_folds))
+        assert max(folds.values()) - min(folds.values()) <= 1
 
 
 def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
