@@ -182,8 +182,8 @@ export interface Guarantee {
   found: "exact" | "covered";
 
   /**
-   * How misses are counted: as the mean fraction per doc, or as the fraction of docs with any missed
-   * entity.
+   * How misses are counted: as the mean fraction per doc, or as the fraction of docs in which any
+   * entity is missed.
    */
   by: "doc" | "any";
 
