@@ -389,7 +389,7 @@ class Tags:
         return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """Replace the O directly before each entity by the O for the entity's label, if O is split.
+        """Replace O directly before an entity with the O for the entity's label, if O is split.
 
         path (Ints1d): The tag of each token, -1 if unknown. Shape: (N,)
         lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)

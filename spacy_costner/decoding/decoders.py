@@ -62,7 +62,7 @@ class Decoding:
 
 
 def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
-    """Create decoding by the best path. See `viterbi`.
+    """Create a Viterbi decoding, which uses the best path. See `viterbi`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.ViterbiDecoding.v1"
@@ -106,7 +106,7 @@ def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
 
 
 def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
-    """Create decoding by entity probability. See `decode_threshold`.
+    """Create a threshold decoding, which uses entity probabilities. See `decode_threshold`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.ThresholdDecoding.v1"

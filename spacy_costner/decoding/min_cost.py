@@ -31,7 +31,7 @@ LEAST_PROB_IN_TIE = 1e-30
 
 
 def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
-    """Create minimum-expected-cost decoding. See `MinCost`.
+    """Create a minimum-expected-cost decoding. See `MinCost`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.MinCostDecoding.v1"
@@ -153,8 +153,8 @@ class MinCost:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore the choices returned by `save`. They are used if a file of the cost or the tree
-        is missing."""
+        """Restore the choices returned by `save`. They are used if the cost or tree file is
+        missing."""
         self._saved = saved
 
     @property

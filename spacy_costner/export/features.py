@@ -281,8 +281,8 @@ def _private_values(
 
 
 def _count_words(columns: Iterable[Column]) -> dict[int, int]:
-    """Return the counts of words in the training data, based on label memory. They are keyed by the
-    key of the lowercase word (see `key_of`). Words that aren't in label memory are missing."""
+    """Return the counts of words in the training data, based on label memory. The keys are the
+    hashes of the lowercase words (see `key_of`). Words that aren't in label memory are missing."""
     counts: dict[int, int] = {}
     for column in columns:
         if isinstance(column, MemoryColumn) and column.attribute == "LOWER":

@@ -58,7 +58,8 @@ class WebModel:
 def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     """Create the model file of a pipeline for a web page or JavaScript module.
 
-    nlp (Language): The pipeline, with a single trained `cost_sensitive_ner` with a linear model.
+    nlp (Language): The pipeline. It must have a single trained `cost_sensitive_ner` component with
+        a linear model.
     keep_memory (bool): Whether to include label memory and words that are rare in the training
         data. If included, they are published with the page, even if they are names of people.
     RETURNS (WebModel): The model file.

@@ -184,7 +184,7 @@ def paired_differences(
     s is the standard deviation over seeds of the difference on the test docs. The two errors are
     added as in the Behrens-Fisher test (Fisher 1935, "The fiducial argument in statistical
     inference"). Since s includes part of the error over docs, p-values tend to be too large if
-    seeds matter little. This requires at least two seeds.
+    seeds matter little. With a single seed, `with_seeds` has no effect.
 
     counts (FloatsXd): The counts, e.g. tp, fp and fn, of each system, seed and doc.
         Shape: (systems, seeds, docs, columns)

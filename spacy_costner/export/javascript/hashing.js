@@ -44,14 +44,14 @@ class Number64 {
     this.low = Math.imul(this.low, FACTOR_LOW) >>> 0;
   }
 
-  /** Replaces h by h xor (h >> 47). */
+  /** Replaces h with h xor (h >> 47). */
   mix() {
     // The shift moves 17 bits of the high half to the low half.
     this.low = (this.low ^ (this.high >>> 15)) >>> 0;
   }
 
   /**
-   * Replaces h by h xor another number.
+   * Replaces h with h xor another number.
    * @param {number} high
    * @param {number} low
    */

@@ -5,7 +5,7 @@
  * A text is split where whitespace begins or ends. From each piece, prefixes and suffixes are
  * removed until there are none left, or until the rest is a special case, e.g. "U.S.", or matches
  * `token_match`. The rest is split at infixes. Finally, sequences of tokens that form a special
- * case are replaced by its tokens, e.g. `(?)` or `z. B.`, which were split by affixes or spaces.
+ * case are replaced with its tokens, e.g. `(?)` or `z. B.`, which were split by affixes or spaces.
  */
 
 /*! Ported from spaCy, spacy/tokenizer.pyx. Copyright (C) 2016-2024 ExplosionAI GmbH,
@@ -348,7 +348,7 @@ class Tokenizer {
   }
 
   /**
-   * Replaces sequences of tokens by the tokens of the special cases that they form. A sequence is
+   * Replaces sequences of tokens with the tokens of the special cases they form. A sequence is
    * unchanged if its text, including spaces, differs from the text of the special case.
    * @param {string} text
    * @param {Token[]} tokens

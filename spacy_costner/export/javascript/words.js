@@ -109,7 +109,7 @@ const SPELLINGS = [
 ];
 
 /**
- * The other word types, which are matched against words in which uppercase letters are replaced by
+ * The other word types, which are matched against words in which uppercase letters are replaced with
  * A, other letters by a, and digits by 0.
  * @type {[string, RegExp][]}
  */
