@@ -109,8 +109,8 @@ const SPELLINGS = [
 ];
 
 /**
- * The other word types, which are matched against words in which uppercase letters are replaced with
- * A, other letters by a, and digits by 0.
+ * The other word types, which are matched against the outline of a word: uppercase letters are
+ * replaced with A, other letters with a, and digits with 0.
  * @type {[string, RegExp][]}
  */
 const OUTLINES = [
