@@ -18,8 +18,8 @@
 // * A small entry may underflow, together with the paths through it. A sequence with an entry below SMALLEST that
 //   should be positive is therefore marked as underflow and recomputed in double. If this underflows, too, it is
 //   recomputed with Real = Extended, where only sequences without a legal path are marked. The smallest entry that
-//   isn't certainly 0 is tracked for each sequence. Only if it is below SMALLEST, rows are searched for entries reached
-//   by a legal transition.
+//   isn't certainly 0 is tracked for each sequence. Rows are only searched for entries reached by a legal transition if
+//   it is below SMALLEST.
 // * Sequences of similar length are processed in parallel, so that each token is a small matrix product. Expected
 //   transitions are a single matrix product over all tokens at the end.
 
