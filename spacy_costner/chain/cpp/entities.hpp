@@ -189,8 +189,8 @@ class LikelyEntities final : public QueryBase<Real> {
     // Finds the entities that begin at a token, with all possible ends. The last token has to be a word. p is the sum
     // of its probability and the probabilities of the whitespace after it, up to the next word.
     void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& entities) const {
-        const double min_reach = 0.999 * search_.floor;  // a little less, as reach is rounded: `prob` decides
-        int64_t end = begin;                             // after the last word; at first there is none
+        const double min_reach = 0.999 * search_.floor;  // slightly lower, to allow for rounding errors
+        int64_t end = begin;                             // the token after the last word, if any
         Wide<Real> p = 0;
         const auto add_if_likely = [&] {
             const double prob = std::min(static_cast<double>(p), 1.0);
