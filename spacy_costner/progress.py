@@ -54,8 +54,8 @@ def phases_shown() -> Iterator[None]:
 
 
 class PhaseLine:
-    """A replacement for a progress bar that prints lines, for output that is not a terminal. It
-    implements the progress bar methods that we use.
+    """A replacement for progress bars that prints lines if the output is not a terminal. It
+    implements the progress bar methods used in this package.
 
     items (Iterable[Any] | None): The items to iterate over. If None, the phase begins immediately,
         and `update` has to be called for each item.

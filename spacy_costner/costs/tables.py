@@ -239,8 +239,8 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
     costs (dict[str, Cost]): The costs, as blocks with arbitrary names. (The type is Any because
         confection doesn't accept blocks as the values of a dict[str, Cost].)
     weights (dict[str, float]): The nonnegative weights of the costs by name. The default is 1.
-    RAISES (ValueError): If there are no costs, a value is not a cost, or a weight is negative, not
-        finite, too large for float32 or for an unknown cost.
+    RAISES (ValueError): If there are no costs, a value is not a cost, a weight is negative, not
+        finite or too large for float32, or a weight refers to an unknown cost.
     """
     where = "spacy_costner.SumCost"
     if not costs:
@@ -261,7 +261,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
-    RAISES (ValueError): If a sum is too large for float32, or if one of the costs raises the error.
+    RAISES (ValueError): If a sum is too large for float32, or if a cost function raises the error.
     """
     # Sums that are too large become infinity. The check below reports them, so suppress NumPy's
     # warning.

@@ -124,7 +124,7 @@ class Posterior:
 
     @cached_property
     def forward_backward(self) -> chain.ForwardBackward:
-        """The forward-backward messages, which all probabilities are computed from."""
+        """The forward-backward messages used to compute all probabilities."""
         return chain.forward_backward(self.potentials)
 
     @cached_property
@@ -248,9 +248,8 @@ class Posterior:
         return probs
 
     def _cut_spans(self, begin: Ints1d, end: Ints1d) -> "SpanPieces":
-        """Split spans of tokens at the end of sequences, so that each piece is within a single
-        sequence. `begin` contains the first token of each span, `end` the token after the last one.
-        Shapes: (E,)"""
+        """Split spans of tokens at sequence boundaries. `begin` contains the first token of each
+        span, `end` the token after the last one. Shapes: (E,)"""
         first_sequence, last_sequence = self._find_sequences(begin, end)
         # One piece for each span and each sequence that it overlaps.
         span, sequence = ranges(first_sequence, last_sequence + 1)
@@ -260,8 +259,8 @@ class Posterior:
         return SpanPieces(span[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
-        """Return a mask of the entities that cross the border of a sequence. Their probability is
-        0. Shape: (E,)"""
+        """Return a mask of the entities that cross a sequence boundary. Their probability is 0.
+        Shape: (E,)"""
         first_sequence, last_sequence = self._find_sequences(entities.begin, entities.end)
         return first_sequence != last_sequence
 

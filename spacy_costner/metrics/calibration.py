@@ -48,8 +48,8 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
 
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:
-    """Compute the expected calibration error, between 0 and 1. It is the weighted mean difference
-    between confidence and precision over bins of confidence:
+    """Compute the expected calibration error, between 0 and 1. It is the weighted mean absolute
+    difference between confidence and precision over bins of confidence:
 
         sum_bins n_bin / n |mean confidence - fraction of correct predictions|
 

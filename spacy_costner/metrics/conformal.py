@@ -228,7 +228,7 @@ def docs_needed(
         return math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
 
     def fails(k: int) -> bool:
-        """Check whether any number of docs n with ceil(n mean) = k doesn't pass."""
+        """Check whether some number of docs n with ceil(n mean) = k doesn't pass."""
         return _log_tail(least_docs_with(k), k, limit) > log_bound
 
     def passes_by_bound(n: int) -> bool:

@@ -95,7 +95,7 @@ def log_martingale(products: Floats2d) -> Floats1d:
 
 
 class Stream:
-    """The docs tested so far. More docs can be added.
+    """A stream of tested docs, to which more docs can be added.
 
     Ties are broken at random (see `conformal_p_values`). The random numbers are seeded with `seed`
     and the digest of the calibration docs. A repeated test therefore has the same result, while
