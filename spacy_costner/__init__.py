@@ -7,9 +7,8 @@ __version__ = "0.5.0.dev0"
 
 
 def _require_compiled() -> None:
-    """Raise an ImportError that says what to do if this package is a clone without compiled
-    modules. Python first imports from the folder in which it starts, so in a clone it doesn't find
-    the installed package."""
+    """Raise an ImportError with instructions if this package is a clone without compiled modules.
+    When Python is started in a clone, it imports this source instead of the installed package."""
     package = Path(__file__).parent
     for folder in ("chain", "sparse"):
         if PathFinder.find_spec("native", [str(package / folder)]) is None:

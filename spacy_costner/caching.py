@@ -1,4 +1,4 @@
-"""Properties that are computed once for each object, without a lock."""
+"""Properties that are computed once per object, without a lock."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -7,12 +7,13 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):  # noqa: N801 (the same name as in `functools`)
-    """A property that is computed when it is first read, and then kept in the object.
+    """A property that is computed on first access and then stored in the object.
 
-    On Python 3.10 and 3.11, the one in `functools` has one lock for all objects of a class.
-    While one thread computes a large batch, all others wait, and a process that is forked during
-    that time waits forever. Here no thread waits: threads that read a new object at the same time
-    may each compute the value, and all get the value that was kept first.
+    In Python 3.10 and 3.11, `functools.cached_property` uses a single lock for all objects of a
+    class. While one thread computes a large batch, all other threads wait, and a process forked
+    during this time waits forever. This class never blocks: if several threads access a new object
+    at the same time, each of them may compute the value, but all of them get the value that was
+    stored first.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -29,8 +30,8 @@ class cached_property(Generic[T]):  # noqa: N801 (the same name as in `functools
     def __get__(self, instance: object, owner: type) -> T: ...
 
     def __get__(self, instance: Any, owner: type) -> "cached_property[T] | T":
-        """Compute the value and keep it. This isn't called again for the same object, as Python
-        then finds the value among the attributes of the object."""
+        """Compute the value and store it. This method is not called again for the same object,
+        because Python then finds the value in the object's attributes."""
         if instance is None:
             return self
         value: T = instance.__dict__.setdefault(self.name, self.compute(instance))

@@ -1,4 +1,4 @@
-"""Read docstrings: they are the help texts of commands and the comments in configs."""
+"""Parsing of docstrings, which are used as help texts of commands and as comments in configs."""
 
 import re
 from collections.abc import Callable
@@ -6,20 +6,21 @@ from inspect import getdoc
 from typing import Any
 
 NOT_PARAMETERS = ("RETURNS", "RAISES")
-"""Parts of a docstring that look like parameters."""
+"""Sections of a docstring that look like parameters."""
 
 
 def first_paragraph(function: Callable[..., Any]) -> str:
-    """The first paragraph of the docstring of a function. Empty if it has no docstring."""
+    """Return the first paragraph of a function's docstring, or an empty string if there is no
+    docstring."""
     paragraph, _, _ = (getdoc(function) or "").partition("\n\n")
     return paragraph
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of the parameters in the docstring of a function, keyed by parameter name. Each
-    text is on one line."""
+    """Return the descriptions of the parameters in a function's docstring, keyed by parameter name.
+    Line breaks are removed."""
     docstring = getdoc(function) or ""
-    # A parameter is a line `name (Type): text`. Its text continues in the indented lines below.
+    # A parameter is a line `name (Type): text`, optionally followed by indented lines.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
     texts: dict[str, str] = {}
     for name, text in names_and_texts:

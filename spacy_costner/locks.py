@@ -1,21 +1,21 @@
-"""Locks that work after a process was forked, for example by `multiprocessing` on Linux."""
+"""Locks that work in forked processes, e.g. with `multiprocessing` on Linux."""
 
 import os
 from threading import Lock
 
 
 def make_lock() -> Lock:
-    """Make a lock that works after a fork.
+    """Create a lock that works in forked processes.
 
-    A forked process has a copy of the lock, but of the threads only the one that forked. If another
-    thread held the lock at that time, the copy would never be released. So a fork waits until the
+    A forked process contains a copy of the lock, but only the thread that forked. If another thread
+    held the lock at the time, the copy would never be released. Forking therefore waits until the
     lock is free.
 
-    RETURNS (Lock): The lock. It is never deleted, so make one for a process or a module, but not
-        for each object.
+    RETURNS (Lock): The lock. It is never deleted, so create one per process or module, but not one
+        per object.
     """
     lock = Lock()
-    if hasattr(os, "register_at_fork"):  # Windows has no fork
+    if hasattr(os, "register_at_fork"):  # not available on Windows
         os.register_at_fork(
             before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
         )

@@ -1,10 +1,10 @@
-"""The progress of commands on stderr: tqdm's progress bars on a terminal, and a line for each phase
-elsewhere, such as in a log file.
+"""Progress of commands on stderr: tqdm progress bars on a terminal, or one line per phase if stderr
+is not a terminal, e.g. in a log file.
 
-A phase is a part of a command that may take long, such as reading or training. Each progress bar is
-a phase, and `phase` makes others. Phases can be nested: only the outermost phase has a line. A long
-phase also has a line each minute. Lines are only printed for commands (see `phases_shown`), and not
-for functions that are called from Python.
+A phase is a part of a command that may take long, e.g. reading or training. Every progress bar is a
+phase, and additional phases can be defined with `phase`. Phases can be nested, but only the
+outermost phase prints a line. During a long phase, a line is printed every minute. Lines are only
+printed for commands (see `phases_shown`), not for functions called from Python.
 """
 
 import sys
@@ -19,13 +19,13 @@ from typing import Any
 from tqdm import tqdm
 
 LINE_INTERVAL = 60.0
-"""After this many seconds without a line, a phase prints its progress."""
+"""The interval in seconds after which a running phase prints a line with its progress."""
 
 
 class ShownPhases:
-    """The phases of a command whose output isn't a terminal.
+    """The phases of a command whose output is not a terminal.
 
-    depth (int): The number of phases that have begun and not ended: nested phases.
+    depth (int): The number of nested phases that are currently running.
     last_line (float): The time of the last line, in seconds.
     """
 
@@ -40,12 +40,12 @@ class ShownPhases:
 
 
 SHOWN: ContextVar[ShownPhases | None] = ContextVar("spacy_costner_phases", default=None)
-"""The phases of the running command. None: no command is running, or its phases aren't shown."""
+"""The phases of the running command. None if no command is running or its phases aren't shown."""
 
 
 @contextmanager
 def phases_shown() -> Iterator[None]:
-    """Print a line on stderr for each phase in a `with` block, unless stderr is a terminal."""
+    """Print a line to stderr for each phase in a `with` block, unless stderr is a terminal."""
     token = SHOWN.set(ShownPhases())
     try:
         yield
@@ -54,14 +54,14 @@ def phases_shown() -> Iterator[None]:
 
 
 class PhaseLine:
-    """Prints lines instead of a progress bar, if the output isn't a terminal. It has the methods of
-    a bar that our code calls.
+    """A replacement for progress bars that prints lines if the output is not a terminal. It
+    implements the progress bar methods used in this package.
 
-    items (Iterable[Any] | None): The items to iterate over. None: the phase begins now, and
-        `update` is called for each item.
-    desc (str): The name of the phase, such as "train".
-    unit (str): What is counted, such as "doc". Empty: nothing is counted.
-    total (int | None): The number of items, if it is known.
+    items (Iterable[Any] | None): The items to iterate over. If None, the phase begins immediately,
+        and `update` has to be called for each item.
+    desc (str): The name of the phase, e.g. "train".
+    unit (str): The name of the counted items, e.g. "doc". If empty, nothing is counted.
+    total (int | None): The number of items, if known.
     shown (ShownPhases): The phases of the command.
     """
 
@@ -111,28 +111,28 @@ class PhaseLine:
         self.began = monotonic()
 
     def update(self, n: int = 1) -> None:
-        """Count items. Print the progress if the last line was long ago."""
+        """Count items, and print the progress if enough time has passed since the last line."""
         self.n += n
         if monotonic() - self.shown.last_line >= LINE_INTERVAL:
             self.shown.print_line(f"{self.as_text()} so far")
 
     def set_postfix(self, values: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """Do nothing: bars show these values, but lines don't."""
+        """Do nothing. Unlike bars, lines don't show these values."""
 
     def close(self) -> None:
-        """End the phase. If it is the outermost, print its line."""
+        """End the phase. Print its line if it is the outermost phase."""
         if self.is_open and self.is_outermost:
             self.shown.print_line(self.as_text())
         self.end()
 
     def end(self) -> None:
-        """End the phase without a line, as after an error."""
+        """End the phase without printing a line, e.g. after an error."""
         if self.is_open:
             self.is_open = False
             self.shown.depth -= 1
 
     def as_text(self) -> str:
-        """The name of the phase, the count, and the seconds: "read: 20 docs, 0.1 s"."""
+        """Return the name of the phase, the count and the duration: "read: 20 docs, 0.1 s"."""
         counted = ""
         if self.unit:
             of_total = f" of {self.total:,}" if self.total and self.total != self.n else ""
@@ -144,22 +144,22 @@ class PhaseLine:
 def progress(
     items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm | PhaseLine:
-    """Make a progress bar on stderr. It is invisible in a worker process, or if stderr is closed.
-    If stderr isn't a terminal, commands print a line when the phase has ended.
+    """Create a progress bar on stderr. It is disabled in worker processes and if stderr is closed.
+    If stderr is not a terminal, commands print a line at the end of the phase instead.
 
-    items (Iterable[Any] | None): The items to iterate over. The bar moves with each item. None: the
-        bar moves when its method `update` is called.
-    desc (str): The text before the bar: the name of the phase, such as "train".
-    unit (str): What is counted, such as "doc".
-    total (int | None): The number of items. None: their length, if they have one.
-    RETURNS (tqdm | PhaseLine): The bar. Iterate over it instead of the items.
+    items (Iterable[Any] | None): The items to iterate over. If None, the bar is advanced by calling
+        its method `update`.
+    desc (str): The text before the bar, i.e. the name of the phase, e.g. "train".
+    unit (str): The name of the counted items, e.g. "doc".
+    total (int | None): The number of items. Defaults to the length of `items`, if available.
+    RETURNS (tqdm | PhaseLine): The progress bar. Iterate over it instead of the items.
     """
     phases = phases_to_print()
     if phases is not None:
         return PhaseLine(items, desc=desc, unit=unit, total=total, shown=phases)
     is_silent = sys.stderr is None or parent_process() is not None
-    # tqdm gets the size, as it shows nothing on a terminal that reports 0 lines. The last column is
-    # left free, as some terminals begin a new line after it.
+    # Pass the size explicitly, because tqdm shows nothing if the terminal reports 0 lines. Leave
+    # the last column empty, because some terminals start a new line after it.
     size = get_terminal_size()
     return tqdm(
         items,
@@ -175,10 +175,10 @@ def progress(
 
 @contextmanager
 def phase(desc: str) -> Iterator[None]:
-    """Name the phase of a `with` block. On a terminal nothing is shown, except for the bars of
-    nested phases.
+    """Run a `with` block as a phase. On a terminal, only the progress bars of nested phases are
+    shown.
 
-    desc (str): The name of the phase, such as "calibrate".
+    desc (str): The name of the phase, e.g. "calibrate".
     """
     phases = phases_to_print()
     if phases is None:
@@ -189,8 +189,8 @@ def phase(desc: str) -> Iterator[None]:
 
 
 def phases_to_print() -> ShownPhases | None:
-    """The phases of the command if lines are printed for them: stderr is open and isn't a terminal,
-    and this isn't a worker process. None: no lines are printed."""
+    """Return the phases of the command if lines should be printed for them, i.e. stderr is open and
+    not a terminal, and this is not a worker process. Otherwise, return None."""
     shown = SHOWN.get()
     if shown is None or sys.stderr is None or parent_process() is not None:
         return None

@@ -1,16 +1,16 @@
-"""Tag schemes and tag sets, and converting entities to tags and back.
+"""Tagging schemes and tag sets, and conversion between entities and tags.
 
-A *scheme*, such as BILUO, says how tags encode entities. A *tag* is O, or a prefix of the scheme
-and a label, such as B-city. A tag set keeps the prefix and the label of each tag separately and
-never parses the name of a tag, so labels may have hyphens. A *path* is a tag for each token.
+A *scheme*, e.g. BILUO, defines how tags encode entities. A *tag* is O or a prefix of the scheme
+followed by a label, e.g. B-city. A tag set stores the prefix and the label of each tag separately
+and never parses tag names, so labels may contain hyphens. A *path* assigns a tag to each token.
 
-With `outside = "before"`, O is split: a token directly before an entity has a special tag for the
-label of that entity, such as O-city. The tag of O follows from the next token, so a sequence of
-entities still has exactly one path. Only the chain has these tags. Annotation and costs have
-`Tags.collapsed`, the tag set with a single O.
+With `outside = "before"`, O is split: a token directly before an entity gets a special tag for the
+label of the entity, e.g. O-city. The right tag for a token outside of entities follows from the
+next token, so there is still exactly one path for a sequence of entities. Only the chain uses these
+tags. Annotations and costs use `Tags.collapsed`, the tag set with a single O.
 
-In shapes, K is the number of tags, B the number of sequences in a batch, N the number of their
-tokens, E the number of their entities.
+In shapes, K is the number of tags, B the number of sequences in a batch, N the total number of
+tokens and E the number of entities.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,24 +23,24 @@ from .caching import cached_property
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
-"""The tag of tokens outside of entities. If it is split, the prefix of its parts."""
+"""The tag of tokens outside of entities. If O is split, the prefix of its variants."""
 
 SINGLE = "single"
-"""The setting `outside` that gives all tokens outside of entities the tag O."""
+"""The value of `outside` that assigns the tag O to all tokens outside of entities."""
 
 BEFORE = "before"
-"""The setting `outside` that splits O: a token directly before an entity of label l has O-l."""
+"""The value of `outside` that splits O: a token directly before an entity of label l gets O-l."""
 
 
 class Scheme(NamedTuple):
-    """How tags encode entities.
+    """A tagging scheme, which defines how tags encode entities.
 
-    name (str): The name in configs.
+    name (str): The name used in configs.
     begin (str): The prefix of the first token of an entity.
-    inside (str): The prefix of a token in the middle.
+    inside (str): The prefix of an inner token.
     last (str): The prefix of the last token.
-    unit (str): The prefix of the only token.
-    within (frozenset[tuple[str, str]]): The prefixes that may follow each other inside an entity,
+    unit (str): The prefix of a single-token entity.
+    within (frozenset[tuple[str, str]]): The pairs of consecutive prefixes allowed within an entity,
         (from, to). A prefix that may end an entity can also be followed by a new entity or O.
     """
 
@@ -83,11 +83,11 @@ SCHEMES: dict[str, Scheme] = {
 
 
 class Entities(NamedTuple):
-    """The entities of a batch, in order and without overlap.
+    """The entities of a batch, in order and without overlaps.
 
-    begin (Ints1d): The first token of each entity, counted over the batch. Shape: (E,)
-    end (Ints1d): The token after the last one of each entity. Shape: (E,)
-    label (Ints1d): The label of each entity, as an index. Shape: (E,)
+    begin (Ints1d): The index in the batch of the first token of each entity. Shape: (E,)
+    end (Ints1d): The index after the last token of each entity. Shape: (E,)
+    label (Ints1d): The label index of each entity. Shape: (E,)
     """
 
     begin: Ints1d
@@ -95,32 +95,32 @@ class Entities(NamedTuple):
     label: Ints1d
 
     def select(self, which: Array1d) -> "Entities":
-        """Select some of the entities. `which` is a mask, (E,), or indices in the new order."""
+        """Select some of the entities, using a mask, (E,), or indices in the desired order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def as_tuples(self) -> list[tuple[int, int, int]]:
-        """Begin, end and label of each entity, as Python integers."""
+        """Return the begin, end and label of each entity as Python integers."""
         return list(zip(self.begin.tolist(), self.end.tolist(), self.label.tolist()))
 
     def is_in(self, others: "Entities") -> Array1d:
-        """True for the entities that are among other ones: the same tokens with the same label.
-        Shape: (E,)"""
+        """Check for each entity whether `others` contains an entity with the same tokens and the
+        same label. Shape: (E,)"""
         other_tuples = set(others.as_tuples())
         is_among_others = [entity in other_tuples for entity in self.as_tuples()]
         return numpy.asarray(is_among_others, dtype=bool)
 
     def trim(self, is_space: Array1d) -> "Entities":
-        """Remove whitespace from both ends of entities, and drop entities that are only whitespace.
+        """Strip whitespace tokens from both ends of entities and drop whitespace-only entities.
 
         is_space (Array1d): True for whitespace tokens. Shape: (N,)
         RETURNS (Entities): The remaining entities.
         """
         if not is_space.any():
             return self
-        # The indices of tokens that are words, ascending. The index after the last token is added,
-        # as `searchsorted` needs a value for whitespace at the end of the batch.
+        # The indices of non-whitespace tokens in ascending order. The index after the last token is
+        # appended as a sentinel for entities that end with the whitespace at the end of the batch.
         words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
-        # The first word at `begin` or after it, and the last word before `end`. Shapes: (E,)
+        # The first word at or after `begin`, and the last word before `end`. Shapes: (E,)
         first_word = words[numpy.searchsorted(words, self.begin)]
         last_word = words[numpy.searchsorted(words, self.end) - 1]
         has_words = first_word < self.end
@@ -128,25 +128,25 @@ class Entities(NamedTuple):
 
 
 class Tags:
-    """All tags of a scheme over some labels.
+    """The tags of a scheme for a set of labels.
 
-    Tag 0 is O. The tags of the first label come next, then the tags of the second label, and so on.
-    Each label has one tag with each prefix of the scheme and, if O is split, the O before an entity
-    of the label. So a label that is added at the end doesn't change the numbers of other tags.
+    Tag 0 is O. It is followed by the tags of the first label, then the tags of the second label,
+    and so on. Each label has one tag per prefix of the scheme and, if O is split, a tag for the O
+    before its entities. Adding a label at the end doesn't change the indices of existing tags.
 
-    prefix_of (tuple[str, ...]): The prefix of each tag; "O" for tags outside of entities. Length: K
-    label_of (Ints1d): The label of each tag, as an index; -1 outside of entities. Shape: (K,)
-    next_label_of (Ints1d): For each tag the label of the entity that has to follow it; -1 if
+    prefix_of (tuple[str, ...]): The prefix of each tag, "O" for tags outside of entities. Length: K
+    label_of (Ints1d): The label index of each tag, -1 outside of entities. Shape: (K,)
+    next_label_of (Ints1d): The label index of the entity that has to follow each tag, -1 if
         anything may follow. Shape: (K,)
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
-        """Make the tags.
+        """Create the tag set.
 
-        labels (Iterable[str]): The labels, without repetition.
+        labels (Iterable[str]): The unique labels.
         scheme (str): The scheme, "BILUO" or "IOB2".
-        outside (str): Whether O is split: "single", or "before".
-        RAISES (ValueError): If the scheme or `outside` is unknown.
+        outside (str): Whether to split O: "single" or "before".
+        RAISES (ValueError): If `scheme` or `outside` is unknown.
         """
         if outside not in (SINGLE, BEFORE):
             raise ValueError(f"outside: expected {SINGLE!r} or {BEFORE!r}, got {outside!r}")
@@ -157,7 +157,7 @@ class Tags:
         self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
-        # The prefixes of the tags of each label. In IOB2, two positions in an entity share one.
+        # The tag prefixes of each label. In IOB2, two positions in an entity use the same prefix.
         prefixes = list(dict.fromkeys(self.scheme.prefixes))
         if outside == BEFORE:
             prefixes.append(OUTSIDE)
@@ -165,7 +165,7 @@ class Tags:
 
         self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._prefixes_of_label * len(self.labels)))
         label_ids = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
-        # The label in the name of each tag; -1 for O. For O-city it is city, although the tag is
+        # The label in the name of each tag, -1 for O. For O-city it is city, although the tag is
         # outside of entities. Shape: (K,)
         self._label_in_name: Ints1d = numpy.append(-1, label_ids).astype("int32")
         is_outside = self.having([OUTSIDE])
@@ -177,11 +177,11 @@ class Tags:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tags as people write them: O, B-PER, I-PER, …; O-PER for O before a PER."""
+        """The tag names, e.g. O, B-PER, I-PER, and O-PER for O before a PER entity."""
         return self._make_names(self.prefix_of)
 
     def _make_names(self, prefixes: Sequence[str]) -> tuple[str, ...]:
-        """Make the names of the tags from their prefixes, of this scheme or another one.
+        """Create the tag names from prefixes, which may be from this or another scheme.
         Length: K"""
         names = [OUTSIDE]  # tag 0 has no label
         for prefix, label in zip(prefixes[1:], self._label_in_name[1:]):
@@ -190,12 +190,12 @@ class Tags:
 
     @property
     def is_split(self) -> bool:
-        """Whether O before an entity has special tags."""
+        """Whether there are special tags for O before an entity."""
         return self.outside == BEFORE
 
     @cached_property
     def collapsed(self) -> "Tags":
-        """The tag set with a single O, for annotation and costs. If O is not split, it is this tag
+        """The tag set with a single O, used for annotations and costs. If O is not split, this tag
         set itself."""
         if not self.is_split:
             return self
@@ -203,57 +203,57 @@ class Tags:
 
     @property
     def finest(self) -> "Tags":
-        """The tag set of the same labels that makes the most distinctions: BILUO, with O split. The
-        tag of a token in any other tag set of these labels follows from its tag here."""
+        """The most fine-grained tag set for the same labels: BILUO with O split. Its tags determine
+        the tags in any other tag set for these labels."""
         return Tags(self.labels, "BILUO", BEFORE)
 
     def counts_as(self, other: "Tags") -> Ints1d:
-        """Find the tag in another tag set that corresponds to each tag of this one. For example,
-        L-PER in BILUO is I-PER in IOB2. This tag set has to be one that `finest` returns. For other
-        sets the tag can be ambiguous: I-PER in IOB2 may be I-PER or L-PER in BILUO.
+        """Map each tag to the corresponding tag in another tag set, e.g. L-PER in BILUO to I-PER in
+        IOB2. Only supported for tag sets returned by `finest`. For other tag sets, the mapping can
+        be ambiguous: I-PER in IOB2 may be I-PER or L-PER in BILUO.
 
-        other (Tags): The other tag set. It has the same labels, and any scheme.
-        RETURNS (Ints1d): For each tag of this set, the tag of the other set. Shape: (K,)
+        other (Tags): The other tag set, with the same labels and any scheme.
+        RETURNS (Ints1d): The tag in the other tag set for each tag of this tag set. Shape: (K,)
         """
-        # Both schemes have their four prefixes in the same order: for the first, an inner, the last
-        # and the only token of an entity. IOB2 has the same prefix for several of these.
+        # Both schemes list their four prefixes in the same order: first, inner, last and only token
+        # of an entity. IOB2 uses the same prefix for several positions.
         prefix_in_other = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
         prefix_in_other[OUTSIDE] = OUTSIDE
-        # The name of each tag of this set in the other set.
+        # The name in the other tag set for each tag of this tag set.
         names_in_other = self._make_names([prefix_in_other[prefix] for prefix in self.prefix_of])
         other_tag_of_name = {name: tag for tag, name in enumerate(other.names)}
-        # If the other set doesn't split O, O-city is O there, tag 0.
+        # If the other tag set doesn't split O, O-city maps to O, which is tag 0.
         other_tags = [other_tag_of_name.get(name, 0) for name in names_in_other]
         return numpy.asarray(other_tags, dtype="int32")
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
-        """The tag of `collapsed` for each tag. All tags of O become its single O. Shape: (K,)"""
+        """The tag of `collapsed` for each tag. All O tags map to the single O. Shape: (K,)"""
         is_outside = self.label_of < 0
-        # O is tag 0 of `collapsed`. The entity tags follow in the same order as here, so they are
-        # numbered from 1.
+        # O is tag 0 of `collapsed`. The entity tags follow in the same order as in this tag set, so
+        # they are numbered from 1.
         entity_tag_number = numpy.cumsum(~is_outside)
         return numpy.where(is_outside, 0, entity_tag_number).astype("int32")
 
     def collapse(self, table: Array2d) -> Array2d:
-        """Convert a table with a column for each tag to a table with a column for each tag of
-        `collapsed`. The columns of all tags of O are added up or, if they are booleans, joined by
-        "or". Shape: (N, K) to (N, tags of `collapsed`)"""
+        """Convert a table with one column per tag to a table with one column per tag of
+        `collapsed`. The columns of all variants of O are summed, or combined by logical OR for
+        booleans. Shape: (N, K) to (N, tags of `collapsed`)"""
         if not self.is_split:
             return table
-        # Whether a tag becomes a tag of `collapsed`. Shape: (K, tags of `collapsed`)
+        # Whether a tag maps to a tag of `collapsed`. Shape: (K, tags of `collapsed`)
         counts_as = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
         return table @ counts_as.astype(table.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
-        """Find the tags that have a prefix and a label. `label` is the index of a label, or an
-        array of indices."""
-        # Tag 0 is O. It is followed by all tags of the first label, then of the second, and so on.
+        """Return the tags with the given prefix and label. `label` is a label index or an array of
+        label indices."""
+        # Tag 0 is O, followed by all tags of the first label, then the second label, and so on.
         position = self._prefixes_of_label.index(prefix)
         return 1 + label * len(self._prefixes_of_label) + position
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
-        """True for the tags that have one of these prefixes. Shape: (K,)"""
+        """Return a mask of the tags that have one of the given prefixes. Shape: (K,)"""
         return numpy.isin(self.prefix_of, list(prefixes))
 
     @cached_property
@@ -263,12 +263,12 @@ class Tags:
 
     @cached_property
     def continuing(self) -> Array1d:
-        """True for the tags that continue the entity of the token before. Shape: (K,)"""
+        """True for the tags that continue the entity of the previous token. Shape: (K,)"""
         return self.having(next_prefix for _prefix, next_prefix in self.scheme.within)
 
     @cached_property
     def at_border(self) -> Array1d:
-        """True for the tags that only the first or the last token of an entity has. Shape: (K,)"""
+        """True for the tags used only for the first or last token of an entity. Shape: (K,)"""
         scheme = self.scheme
         return self.having({scheme.begin, scheme.last, scheme.unit} - {scheme.inside})
 
@@ -276,14 +276,14 @@ class Tags:
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
         may_start = (self.label_of < 0) | self.opening
-        # A path doesn't end with O-l: an entity has to follow.
+        # A path can't end with O-l, because an entity has to follow.
         may_end = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
-        # A tag that may end a path can be followed by any tag that may start one. Other transitions
-        # are within an entity.
+        # A tag that may end a path can be followed by any tag that may start a path. All other
+        # transitions are within an entity.
         transitions = (may_end[:, None] & may_start) | self.within
         if self.is_split:
-            # O, which is tag 0, is only followed by tags outside of entities. O-l is only followed
-            # by the first tag of an entity of label l.
+            # O (tag 0) can only be followed by tags outside of entities, and O-l only by the first
+            # tag of an entity with label l.
             is_announced = self.next_label_of[:, None] == self.label_of
             transitions[0] &= ~self.opening
             transitions |= self.opening & is_announced
@@ -291,8 +291,8 @@ class Tags:
 
     @cached_property
     def within(self) -> Array2d:
-        """True for the transitions inside an entity, [from, to]. Both tags have the same label, and
-        prefixes that may follow each other. Shape: (K, K)"""
+        """True for the transitions within an entity, [from, to]. The two tags have the same label
+        and prefixes that may follow each other. Shape: (K, K)"""
         has_same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         has_prefixes = numpy.zeros((len(self), len(self)), dtype=bool)
         for prefix, next_prefix in self.scheme.within:
@@ -301,27 +301,27 @@ class Tags:
 
     @cached_property
     def entity_tags(self) -> EntityTags:
-        """The arrays from which the native code finds the entities of paths."""
+        """The arrays used by the native code to extract entities from paths."""
         closing = self.having(self.scheme.closing)
         return EntityTags(self.label_of, self.opening, closing, self.within)
 
     @cached_property
     def opens_label(self) -> Floats2d:
-        """For each tag and label, 1 if the tag begins an entity of the label, else 0. Multiply the
-        probabilities of tags by it, (N, K) @ (K, labels), to get the probabilities that a token
-        begins an entity of each label. Shape: (K, labels)"""
+        """1 if the tag begins an entity with the label, otherwise 0. Multiply tag probabilities by
+        it, (N, K) @ (K, labels), to get the probability that a token begins an entity with each
+        label. Shape: (K, labels)"""
         return self.opening[:, None] * self.has_label[:, 1:]
 
     @cached_property
     def has_label(self) -> Floats2d:
-        """For each tag, 1 in the column of its label, else 0. The first column is for O. Multiply
-        the probabilities of tags by it, (N, K) @ (K, labels + 1), to get the probabilities of O and
-        of the labels. Shape: (K, labels + 1)"""
+        """1 in the column of the tag's label, otherwise 0. The first column is for O. Multiply tag
+        probabilities by it, (N, K) @ (K, labels + 1), to get the probabilities of O and the labels.
+        Shape: (K, labels + 1)"""
         columns = numpy.arange(-1, len(self.labels))
         return (self.label_of[:, None] == columns).astype("float32")
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
-        """Convert entities to tags. Tokens outside of entities have tag 0, even if O is split: see
+        """Convert entities to tags. Tokens outside of entities get tag 0, even if O is split. See
         `split_outside`.
 
         entities (Entities): The entities of the batch.
@@ -331,15 +331,15 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # 1 at the first token of each entity, minus 1 at the token after its last. The cumulative
-        # sum is 1 at tokens in an entity, else 0. Shape: (N + 1,)
+        # 1 at the first token of each entity, -1 at the token after the last one. The cumulative
+        # sum is 1 for tokens in an entity and 0 for all other tokens. Shape: (N + 1,)
         steps = numpy.zeros(n_tokens + 1, dtype="int8")
         steps[begin] = 1
         steps[end] -= 1
         in_entity = steps[:-1].cumsum(dtype="int8") == 1
 
-        # First, all tokens of entities get the prefix of an inner token. Then the first, the last
-        # and the only tokens get their own prefixes.
+        # Assign the prefix of inner tokens to all entity tokens first. Then overwrite the first,
+        # last and only tokens.
         tags[in_entity] = self.index(scheme.inside, numpy.repeat(label, end - begin))
         tags[begin] = self.index(scheme.begin, label)
         tags[end - 1] = self.index(scheme.last, label)
@@ -348,38 +348,40 @@ class Tags:
         return tags
 
     def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:
-        """Convert annotation to the gold tag of each token. Tokens outside of entities have tag 0,
-        even if O is split: see `split_outside`.
+        """Convert annotation to the gold tag of each token. Tokens outside of entities get tag 0,
+        even if O is split. See `split_outside`.
 
-        entities (Entities): The annotated entities. An entity with the label -1, which isn't in the
-            tag set, counts as O.
-        is_annotated (Array1d): False for tokens whose annotation is missing. Shape: (N,)
-        RETURNS (Ints1d): The tags; -1 where annotation is missing. Shape: (N,)
+        entities (Entities): The annotated entities. An entity whose label isn't in the tag set has
+            the label -1 and is treated as O.
+        is_annotated (Array1d): False for tokens with missing annotation. Shape: (N,)
+        RETURNS (Ints1d): The gold tags, -1 for missing annotation. Shape: (N,)
         """
         has_label = entities.label >= 0
         path = self.encode(entities.select(has_label), len(is_annotated))
         return numpy.where(is_annotated, path, -1)
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
-        """True for the tokens directly after a token of the same sequence that is known to be in an
-        entity. `path` has the tag of each token; -1 if it is unknown. Shapes: (N,), (B,) to (N,)"""
+        """Return a mask of the tokens directly after a token of the same sequence that is known to
+        be in an entity. `path` contains the tag of each token, -1 if unknown.
+        Shapes: (N,), (B,) to (N,)"""
         is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
         follows[1:] = is_in_entity[:-1]
         return follows & has_token_before(lengths)
 
     def agreeing(self, path: Ints1d, lengths: Ints1d) -> Array2d:
-        """Find the tags that agree with annotation. If the annotation of a token is missing, all
-        tags agree. But a token directly after an annotated entity can't continue the entity.
+        """Return the tags that are consistent with the annotation. If the annotation of a token is
+        missing, all tags are consistent, except that a token directly after an annotated entity
+        can't continue the entity.
 
-        path (Ints1d): The annotated tag of each token; -1 if it is missing. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-        RETURNS (Array2d): True for the tags that agree. Shape: (N, K)
+        path (Ints1d): The annotated tag of each token, -1 if missing. Shape: (N,)
+        lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+        RETURNS (Array2d): True for the tags that are consistent. Shape: (N, K)
         """
         is_missing = path < 0
-        # A tag agrees if it is the same as the annotated tag in `collapsed`. Several tags may
-        # agree, as O may be split. Where annotation is missing, the index -1 finds a wrong tag, but
-        # there all tags agree anyway. Shape: (N, K)
+        # A tag agrees if it has the same tag in `collapsed` as the annotation. Several tags can
+        # agree, because O may be split. For missing annotation, the index -1 selects an arbitrary
+        # tag, but all tags agree in this case anyway. Shape: (N, K)
         agrees = self.collapsed_of[path][:, None] == self.collapsed_of
         agreeing = is_missing[:, None] | agrees
         is_after_entity = is_missing & self.follows_entity(path, lengths)
@@ -387,17 +389,17 @@ class Tags:
         return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """If O is split, give each token directly before an entity the O of that entity's label.
+        """Replace O directly before an entity with the O for the entity's label, if O is split.
 
-        path (Ints1d): The tag of each token; -1 if it is unknown. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-        RETURNS (Ints1d): The path with these tags. Shape: (N,)
+        path (Ints1d): The tag of each token, -1 if unknown. Shape: (N,)
+        lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+        RETURNS (Ints1d): The updated path. Shape: (N,)
         """
         if not self.is_split or not len(path):
             return path
         begins_entity = (path >= 0) & self.opening[path] & has_token_before(lengths)
         is_single_outside = path == 0
-        # The tokens with the tag O before a token that begins an entity.
+        # The tokens tagged O directly before a token that begins an entity.
         before_entity = numpy.flatnonzero(begins_entity[1:] & is_single_outside[:-1])
         next_label = self.label_of[path[before_entity + 1]]
         split_path = path.copy()
@@ -405,11 +407,11 @@ class Tags:
         return split_path
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
-        """Convert the tags of tokens to entities.
+        """Convert tags to entities.
 
-        tags (Ints1d): The tag of each token. All transitions have to be allowed by the scheme.
+        tags (Ints1d): The tag of each token. All transitions must be allowed by the scheme.
             Shape: (N,)
-        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
         RETURNS (Entities): The entities of the batch.
         """
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
@@ -417,9 +419,9 @@ class Tags:
 
 
 def has_token_before(lengths: Ints1d) -> Array1d:
-    """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
-    # The array has one more entry, as an empty sequence at the end of the batch begins after the
-    # last token.
+    """Return a mask of the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
+    # One extra element, because an empty sequence at the end of the batch begins after the last
+    # token.
     has_one_before = numpy.ones(int(lengths.sum()) + 1, dtype=bool)
     begins = lengths.cumsum() - lengths
     has_one_before[begins] = False
@@ -427,26 +429,26 @@ def has_token_before(lengths: Ints1d) -> Array1d:
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Find runs of tokens, such as entities. A run consists of an opening token and the continuing
-    tokens that follow it in the same sequence.
+    """Find runs of tokens, e.g. entities. A run consists of an opening token and the continuing
+    tokens directly after it in the same sequence.
 
     opening (Array1d): True for the tokens that begin a run. Shape: (N,)
-    continuing (Array1d): True for the tokens that continue the run of the token before.
+    continuing (Array1d): True for the tokens that continue the run of the previous token.
         Shape: (N,)
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The first token of each of R runs, and the token after its last
-        one. Shapes: (R,)
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The index of the first token of each of the R runs, and the
+        index after its last token. Shapes: (R,)
     """
-    # Methods of arrays are faster than NumPy's functions, and this function takes a large part of
-    # the time of a short text.
+    # Array methods are faster than NumPy functions, and this function accounts for much of the
+    # runtime on short texts.
     begin = opening.nonzero()[0]
     if not len(begin):
         return begin, begin
-    # A run ends before the next token that doesn't continue it, or that begins a sequence. One more
-    # entry, which is True, is for the end of the batch. Shape: (N + 1,)
+    # A run ends before the next token that doesn't continue it or that begins a sequence. The extra
+    # element, which is always True, marks the end of the batch. Shape: (N + 1,)
     ends_run = numpy.ones(len(continuing) + 1, dtype=bool)
     numpy.logical_not(continuing, out=ends_run[:-1])
     ends_run[lengths.cumsum()] = True
     possible_ends = ends_run.nonzero()[0]
-    # The end of a run is the first possible end after its beginning.
+    # A run ends at the first possible end after its beginning.
     return begin, possible_ends[possible_ends.searchsorted(begin, side="right")]

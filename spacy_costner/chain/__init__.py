@@ -1,8 +1,8 @@
 """Algorithms on linear chains: forward-backward, Viterbi, k-best, sampling, gradients.
 
-Most functions take `Potentials`. Forbidden tags and transitions have the potential minus infinity.
-A sequence without a legal path has the log partition function minus infinity and the gradient 0. A
-sequence without tokens has the score 0.
+Most functions take `Potentials`. The potentials of forbidden tags and transitions are minus
+infinity. For a sequence without a legal path, the log partition function is minus infinity and the
+gradient is 0. For a sequence without tokens, the score is 0.
 """
 
 from .constraints import Allowed, constrain, restrict, to_mask

@@ -1,7 +1,7 @@
-"""Hard constraints: tags and transitions that no path may have. They are masks, which set
-potentials to minus infinity, so that all algorithms of the chain respect them.
+"""Hard constraints that forbid tags and transitions. The masks set potentials to minus infinity, so
+all algorithms on the chain respect them.
 
-In shapes, N is the number of tokens, and K of tags.
+In shapes, N is the number of tokens and K the number of tags.
 """
 
 from typing import TypeAlias
@@ -12,18 +12,18 @@ from thinc.util import get_array_module
 from ..types import FORBIDDEN, Constraints, Potentials
 
 Allowed: TypeAlias = Ints1d | Array2d
-"""The tags that are allowed at each token. It is either a mask, (N, K), which is True for allowed
-tags; or the only allowed tag of each token, (N,)."""
+"""The tags allowed at each token: a mask that is True for allowed tags, (N, K), or the only allowed
+tag of each token, (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
-    """Set the potentials of forbidden tags and transitions to minus infinity, so that no path has
-    them.
+    """Set the potentials of forbidden tags and transitions to minus infinity.
 
     potentials (Potentials): The scores of the batch.
-    constraints (Constraints): The allowed tags and transitions. A field that is None allows all.
-    RETURNS (Potentials): The constrained potentials. The gradient with respect to them is also the
-        gradient with respect to `potentials`: it is 0 wherever something is forbidden.
+    constraints (Constraints): The allowed tags and transitions. A field that is None allows
+        everything.
+    RETURNS (Potentials): The constrained potentials. Since the gradient with respect to them is 0
+        for everything forbidden, it is also the gradient with respect to `potentials`.
     """
     return Potentials(
         emissions=_mask(potentials.emissions, constraints.emissions),
@@ -35,8 +35,8 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """Turn the only allowed tag of each token, (N,), into a mask, (N, K). If the allowed tags are
-    already a mask, it is returned. `n_tags` is the number of tags, K."""
+    """Convert the only allowed tag of each token, (N,), to a mask, (N, K). A mask is returned
+    unchanged. `n_tags` is the number of tags, K."""
     if allowed.ndim == 2:  # already a mask
         return allowed
     tags = get_array_module(allowed).arange(n_tags)
@@ -44,22 +44,22 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
 
 
 def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
-    """Forbid tags at single tokens.
+    """Forbid tags at individual tokens.
 
     potentials (Potentials): The scores of the batch.
-    allowed (Array2d | None): True for the tags that are allowed at each token. None: all are.
-        Shape: (N, K)
+    allowed (Array2d | None): True for the tags allowed at each token. If None, all tags are
+        allowed. Shape: (N, K)
     RETURNS (Potentials): The constrained potentials.
     """
     return constrain(potentials, Constraints(emissions=allowed))
 
 
 def _mask(scores: FloatsXd, is_allowed: Array2d | None) -> FloatsXd:
-    """Copy scores, with minus infinity where a mask of the same shape is False. Without a mask the
-    scores are returned as they are."""
+    """Copy scores and set them to minus infinity where the mask is False. Without a mask, return
+    the scores unchanged."""
     if is_allowed is None:
         return scores
     xp = get_array_module(scores)
-    # Minus infinity has the type of the scores, so that float32 stays float32.
+    # Convert minus infinity to the dtype of the scores to keep float32.
     forbidden = scores.dtype.type(FORBIDDEN)
     return xp.where(xp.asarray(is_allowed), scores, forbidden)

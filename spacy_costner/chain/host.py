@@ -1,8 +1,8 @@
-"""Support for arrays on a GPU. They are copied to the host, where the chain runs, and its results
+"""Support for GPU arrays. Arguments are copied to the host, where the chain runs, and the results
 are copied back.
 
-The scores of a batch are small, so that copying takes less time than the many small kernels of the
-recursions on a GPU.
+The scores of a batch are small, so copying them takes less time than running the many small kernels
+of the recursions on a GPU.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def on_host(function: FunctionT) -> FunctionT:
-    """Make a function of NumPy arrays accept CuPy arrays, too. The function still runs on the host,
-    and its results are then CuPy arrays."""
+    """Extend a function of NumPy arrays to CuPy arrays. The function still runs on the host, and
+    its results are returned as CuPy arrays."""
 
     @wraps(function)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        """Call the function, on the host if any argument has an array on a GPU."""
+        """Call the function, via the host if any argument contains GPU arrays."""
         for argument in (*args, *kwargs.values()):
-            # Potentials are a tuple of arrays, all of the same kind: one of them shows which.
+            # All arrays in `Potentials` are of the same kind, so it suffices to check one of them.
             array = getattr(argument, "emissions", argument)
             if is_cupy_array(array):
                 asarray = get_array_module(array).asarray
@@ -34,10 +34,10 @@ def on_host(function: FunctionT) -> FunctionT:
 
 
 class OnHost:
-    """A function, or an object with methods, that runs on the host for arrays on a GPU.
+    """A function, or an object with methods, that runs on the host for GPU arrays.
 
     target (Any): The function or object.
-    asarray (Callable[[Any], Any]): Copies a NumPy array to the GPU.
+    asarray (Callable[[Any], Any]): Function that copies a NumPy array to the GPU.
     """
 
     def __init__(self, target: Any, asarray: Callable[[Any], Any]) -> None:
@@ -45,19 +45,19 @@ class OnHost:
         self.asarray = asarray
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with copies of the arrays, and copy its result back."""
+        """Call the function with host copies of the arrays and copy the result back to the GPU."""
         host_args = [_to_host(argument) for argument in args]
         host_kwargs = {name: _to_host(argument) for name, argument in kwargs.items()}
         result = self.target(*host_args, **host_kwargs)
         return self._to_device(result)
 
     def __getattr__(self, name: str) -> "OnHost":
-        """Return a method of the object, as a function that copies in the same way."""
+        """Return a method of the object as a function that copies its arguments and results."""
         return OnHost(getattr(self.target, name), self.asarray)
 
     def _to_device(self, result: Any) -> Any:
-        """Copy the arrays of a result to the GPU. A result that is not an array, such as messages
-        or a callback, stays on the host: it becomes an `OnHost`, which copies when it is called."""
+        """Copy the arrays in a result to the GPU. A result that is not an array, e.g. messages or a
+        callback, stays on the host and is wrapped in an `OnHost`."""
         if isinstance(result, tuple):
             device_result = _map_tuple(result, self._to_device)
             if hasattr(result, "lengths"):  # these are potentials: lengths stay on the host
@@ -69,7 +69,7 @@ class OnHost:
 
 
 def _to_host(argument: Any) -> Any:
-    """Copy the arrays of an argument to the host: the inverse of `OnHost._to_device`."""
+    """Copy the arrays in an argument to the host. The inverse of `OnHost._to_device`."""
     if isinstance(argument, OnHost):
         return argument.target
     if isinstance(argument, tuple):
@@ -78,7 +78,7 @@ def _to_host(argument: Any) -> Any:
 
 
 def _map_tuple(items: Any, copy: Callable[[Any], Any]) -> Any:
-    """Copy each item of a tuple. A named tuple keeps its type."""
+    """Copy each item of a tuple. The type of a named tuple is preserved."""
     copies = [copy(item) for item in items]
     if hasattr(items, "_make"):
         return items._make(copies)

@@ -1,4 +1,4 @@
-"""What native.pyx sees of the C++ in cpp/."""
+"""The C++ declarations from cpp/ used by native.pyx."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool

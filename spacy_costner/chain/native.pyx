@@ -1,11 +1,12 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""The queries of queries.py: this file checks the arrays and passes them to the C++ in cpp/, which
-processes a few sequences side by side, without padding and without the GIL.
+"""The implementation of the queries in queries.py. This file checks the arrays and passes them to
+the C++ code in cpp/, which processes several sequences in parallel, without padding and without the
+GIL.
 
-Shapes: N tokens in B sequences, K tags. The C++ gets pointers to the data of arrays, so the arrays
-have to live as long as it may read them. Names with an underscore, such as `_Segments`, are structs
-and functions of the C++.
+Shapes: N tokens in B sequences, K tags. The C++ code uses pointers to the data of arrays, so the
+arrays have to be kept alive. Names that start with an underscore, e.g. `_Segments`, are C++ structs
+and functions.
 """
 
 cimport cython
@@ -18,41 +19,41 @@ from ..types import Potentials
 np.import_array()
 
 
-# A thread is started only if it gets at least this many products of a message and a transition.
+# The minimum number of products of a message and a transition per thread.
 cdef int64_t MIN_PRODUCTS_OF_THREAD = 300_000
 cdef int max_threads = 1
 
 
 def set_threads(int n_threads):
-    """Set the maximum number of threads; a small batch uses fewer."""
+    """Set the maximum number of threads. Small batches use fewer threads."""
     global max_threads
     max_threads = n_threads
 
 
 def instruction_sets():
-    """The names of the instruction sets that this machine has, fastest first."""
+    """Return the names of the instruction sets supported by this machine, fastest first."""
     return [name.decode("ascii") for name in _instruction_sets()]
 
 
 def use_instruction_set(name):
-    """Set the instruction set of the kernels, of `instruction_sets()`; the default is the fastest."""
+    """Set the instruction set of the kernels. The default is the fastest of `instruction_sets`."""
     _use_instruction_set(instruction_sets().index(name))
 
 
 @cython.final
 cdef class _Batch:
-    """Potentials as the kernels read them; keeps the arrays alive."""
+    """Potentials in the form used by the kernels. Keeps the arrays alive."""
 
     cdef _Potentials scores
     cdef int typenum
     cdef object potentials, emissions, transitions, start, end, lengths
 
     def __cinit__(self, potentials, str prefix="potentials.", int typenum=-1):
-        """Check the potentials, and point to their arrays.
+        """Check the potentials and set the pointers to their arrays.
 
-        prefix (str): What the names of arrays begin with in error messages.
-        typenum (int): NumPy's number of the type of all scores. -1: that of the emissions.
-        RAISES (ValueError): If arrays have other shapes or types than expected.
+        prefix (str): The prefix of array names in error messages.
+        typenum (int): NumPy's type number for all scores. If -1, the type of the emissions is used.
+        RAISES (ValueError): If an array has an unexpected shape or type.
         """
         emissions, transitions, start, end, lengths = potentials
         if typenum < 0:
@@ -66,8 +67,8 @@ cdef class _Batch:
         self.transitions = _array(prefix, "transitions", transitions, FLOATS, typenum, (n_tags, n_tags))
         self.start = _array(prefix, "start", start, FLOATS, typenum, (n_tags,))
         self.end = _array(prefix, "end", end, FLOATS, typenum, (n_tags,))
-        # The C++ has lengths of 32 bits. They have 64 until they are checked, so that a length that
-        # is too large doesn't become another one.
+        # The C++ code uses 32-bit lengths. Check them as 64-bit integers first, so that a length
+        # that is too large doesn't overflow.
         wide_lengths = _array(prefix, "lengths", lengths, INTEGERS, np.NPY_INT64, (-1,))
         cdef const int64_t* first_length = <const int64_t*>np.PyArray_DATA(wide_lengths)
         self.scores.n_sequences = np.PyArray_DIM(wide_lengths, 0)
@@ -87,13 +88,13 @@ cdef class _Batch:
         self.scores.n_tags = n_tags
 
     cdef int n_threads(self):
-        """The number of threads that this batch is worth."""
+        """Return the number of threads to use for this batch."""
         cdef int64_t n_products = self.scores.n_tokens * self.scores.n_tags * self.scores.n_tags
         return max(1, min(max_threads, n_products // MIN_PRODUCTS_OF_THREAD))
 
     cdef object empty_gradient(self, Gradient* gradient):
-        """Make arrays for a gradient, not initialised: returned as `Potentials`, and as pointers in
-        `gradient`."""
+        """Create uninitialized arrays for a gradient. Return them as `Potentials` and store their
+        pointers in `gradient`."""
         arrays = [
             np.PyArray_EMPTY(np.PyArray_NDIM(like), np.PyArray_DIMS(like), self.typenum, 0)
             for like in (self.emissions, self.transitions, self.start, self.end)
@@ -105,7 +106,7 @@ cdef class _Batch:
         return Potentials(*arrays, self.potentials.lengths)
 
 
-# What an array holds, for error messages, and NumPy's characters of its types.
+# The expected contents of an array for error messages, and NumPy's type characters.
 FLOATS = ("float32 or float64", "fd")
 INTEGERS = ("integers", "bhilqBHILQ")
 TRUTH_VALUES = ("truth values", "?")
@@ -113,14 +114,14 @@ REAL_NUMBERS = ("real numbers", "efdg" + INTEGERS[1])
 
 
 cdef object _array(str prefix, str name, array, tuple kind, int typenum, tuple shape):
-    """An array as the kernels read it: of one type, and C-contiguous.
+    """Convert an array to the form used by the kernels: C-contiguous and of the given type.
 
-    prefix, name (str): The name of the array in error messages, in two parts.
+    prefix, name (str): The two parts of the array's name in error messages.
     array (Array): The array.
-    kind (tuple[str, str]): What it should hold: FLOATS, INTEGERS, TRUTH_VALUES or REAL_NUMBERS.
-    typenum (int): NumPy's number of the type that the kernels need.
-    shape (tuple[int, ...]): The shape that it should have; -1 for a dimension of any size.
-    RAISES (ValueError): If it holds something else, or has another shape.
+    kind (tuple[str, str]): The expected contents: FLOATS, INTEGERS, TRUTH_VALUES or REAL_NUMBERS.
+    typenum (int): NumPy's number for the type required by the kernels.
+    shape (tuple[int, ...]): The expected shape, with -1 for dimensions of any size.
+    RAISES (ValueError): If the array has unexpected contents or an unexpected shape.
     """
     cdef int n_dimensions = len(shape), i
     cdef np.npy_intp size
@@ -141,7 +142,7 @@ cdef object _array(str prefix, str name, array, tuple kind, int typenum, tuple s
 
 
 cdef inline object _contiguous(array, int typenum, int n_dimensions):
-    """The array itself if it is C-contiguous and of this type, otherwise a copy that is."""
+    """Return the array if it is C-contiguous and of this type, otherwise a converted copy."""
     return np.PyArray_FROMANY(
         array, typenum, n_dimensions, n_dimensions, np.NPY_ARRAY_IN_ARRAY | np.NPY_ARRAY_FORCECAST
     )
@@ -149,7 +150,7 @@ cdef inline object _contiguous(array, int typenum, int n_dimensions):
 
 @cython.final
 cdef class _Query:
-    """The arguments of a query as the kernels read them; keeps the arrays alive."""
+    """The arguments of a query in the form used by the kernels. Keeps the arrays alive."""
 
     cdef _Arguments arguments
     cdef object arrays
@@ -158,11 +159,11 @@ cdef class _Query:
         self.arrays = arrays
 
 
-# The functions `_..._query` check the arguments of a query, and put them into a `_Query`.
+# The functions `_..._query` check the arguments of a query and convert them to a `_Query`.
 
 
 cdef _Query _tags_query(_Batch batch, tags, str name="tags"):
-    """A tag for each token. Shape: (N,)"""
+    """Create a query with one tag per token. Shape: (N,)"""
     cdef int64_t n_tokens = batch.scores.n_tokens
     array = _array("", name, tags, INTEGERS, np.NPY_INT64, (n_tokens,))
     cdef _Query query = _Query(array)
@@ -173,7 +174,7 @@ cdef _Query _tags_query(_Batch batch, tags, str name="tags"):
 
 
 cdef _Query _allowed_query(_Batch batch, allowed):
-    """The tags that are allowed at each token: a mask, shape (N, K), or one tag, shape (N,)."""
+    """Create a query with the tags allowed at each token: a mask, (N, K), or one tag, (N,)."""
     if getattr(allowed, "ndim", 2) == 1:
         return _tags_query(batch, allowed, "allowed")
     array = _array("", "allowed", allowed, TRUTH_VALUES, np.NPY_BOOL, batch.emissions.shape)
@@ -183,13 +184,14 @@ cdef _Query _allowed_query(_Batch batch, allowed):
 
 
 cdef _Query _values_query(_Batch batch, values):
-    """Values of tags and transitions, as `Potentials` of the same batch, in its precision."""
+    """Create a query with values of tags and transitions, as `Potentials` for the same batch,
+    converted to the type of the batch."""
     cdef _Batch value_batch = _Batch(values, "values.", batch.typenum)
     if value_batch.emissions.shape != batch.emissions.shape:
         raise ValueError(
             f"values.emissions: expected the shape {batch.emissions.shape}, got {value_batch.emissions.shape}"
         )
-    # Most often the arrays are the same object, and need not be compared.
+    # In most cases, the arrays are the same object and don't have to be compared.
     has_same_lengths = values.lengths is batch.potentials.lengths
     if not has_same_lengths and not numpy.array_equal(value_batch.lengths, batch.lengths):
         raise ValueError(f"values.lengths: expected {batch.lengths}, got {value_batch.lengths}")
@@ -199,7 +201,7 @@ cdef _Query _values_query(_Batch batch, values):
 
 
 cdef _Query _segments_query(_Batch batch, segments):
-    """Segments of paths: see `queries.Segments`."""
+    """Create a query with segments of paths. See `queries.Segments`."""
     begin = _array("segments.", "begin", segments.begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("segments.", "end", segments.end, INTEGERS, np.NPY_INT64, begin.shape)
     tags = _array("segments.", "tags", segments.tags, INTEGERS, np.NPY_INT64, (-1,))
@@ -224,8 +226,8 @@ cdef _Query _segments_query(_Batch batch, segments):
 
 
 cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
-    """What makes an entity of tags (`types.EntityTags`), and which tokens are whitespace. The query
-    keeps `columns` alive, too: other arrays that it will point to."""
+    """Create a query with the tags that form entities (see `types.EntityTags`) and the whitespace
+    tokens. The query also keeps `columns` alive, which are other arrays that it will point to."""
     cdef int n_tags = batch.scores.n_tags
     label_of = _array("entity_tags.", "label_of", entity_tags.label_of, INTEGERS, np.NPY_INT64, (n_tags,))
     opening = _array("entity_tags.", "opening", entity_tags.opening, TRUTH_VALUES, np.NPY_BOOL, (n_tags,))
@@ -250,7 +252,7 @@ cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
 
 
 cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
-    """Entities, as begin, end and label, in addition to what `_entity_tags_query` has. Shapes: (E,)"""
+    """Extend `_entity_tags_query` with entities, as begin, end and label. Shapes: (E,)"""
     begin, end, label = entities
     begin = _array("entities.", "begin", begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("entities.", "end", end, INTEGERS, np.NPY_INT64, begin.shape)
@@ -267,8 +269,9 @@ cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
 
 
 cdef object _columns(const vector[vector[_LikelyEntity]]& entities):
-    """The entities of all sequences as four arrays: begin, end, label, probability. Shapes: (E,)"""
-    cdef size_t n_entities = 0, i = 0, s, j  # s is a sequence, j an entity in it, i one of all
+    """Convert the entities of all sequences to four arrays: begin, end, label and probability.
+    Shapes: (E,)"""
+    cdef size_t n_entities = 0, i = 0, s, j  # sequence s, its entity j, entity i overall
     for s in range(entities.size()):
         n_entities += entities[s].size()
     columns = tuple(numpy.empty(n_entities, dtype) for dtype in ("int64", "int64", "int64", "float64"))
@@ -287,7 +290,7 @@ cdef object _columns(const vector[vector[_LikelyEntity]]& entities):
 
 
 cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
-    """An array of one or two dimensions that has a value everywhere."""
+    """Create a one- or two-dimensional array filled with a value."""
     cdef np.npy_intp[2] sizes = [shape[0], shape[1] if len(shape) == 2 else 1]
     array = np.PyArray_EMPTY(len(shape), sizes, typenum, 0)
     array.fill(value)
@@ -296,9 +299,9 @@ cdef object _filled(tuple shape, double value, int typenum=np.NPY_DOUBLE):
 
 @cython.final
 cdef class Vjp:
-    """The vector-Jacobian product of a query: called with the derivative with respect to its values,
-    it computes the derivative with respect to the potentials. It keeps the messages (`owner`), the
-    potentials and the arguments of the query alive."""
+    """The vector-Jacobian product of a query: a callback that converts the derivative with respect
+    to the values to the gradient with respect to the potentials. It keeps the messages (`owner`),
+    the potentials and the arguments of the query alive."""
 
     cdef _Batch batch
     cdef unique_ptr[Query] query
@@ -315,16 +318,16 @@ cdef class Vjp:
 
 
 cdef object _gradient(_Batch batch, vjps):
-    """The sum of the gradients of queries of the same messages.
+    """Compute the sum of the gradients of several queries on the same messages.
 
-    vjps (Iterable[tuple[Vjp, Array]]): The VJP of each, and the derivative with respect to its
+    vjps (Iterable[tuple[Vjp, Array]]): The VJP of each query and the derivative with respect to its
         values.
     """
     cdef vector[const Query*] queries
     cdef vector[const double*] pointers
     cdef Gradient gradient_pointers
     cdef Vjp vjp
-    kept_alive = []  # the arrays that the pointers point to
+    kept_alive = []  # the arrays referenced by the pointers
     for vjp, d_values in vjps:
         checked_d_values = _array("", "derivatives", d_values, REAL_NUMBERS, np.NPY_DOUBLE, vjp.shape)
         kept_alive.append(checked_d_values)
@@ -332,13 +335,13 @@ cdef object _gradient(_Batch batch, vjps):
         pointers.push_back(<const double*>np.PyArray_DATA(checked_d_values))
     gradient = batch.empty_gradient(&gradient_pointers)
     with nogil:
-        # Any of the queries knows the messages that all of them share.
+        # All queries share the same messages, so this method can be called on any of them.
         queries[0].backprop(queries, pointers, gradient_pointers)
     return gradient
 
 
 cdef class _Messages:
-    """Messages, computed once for several queries."""
+    """Messages that are computed once for several queries."""
 
     cdef _Batch batch
     cdef unique_ptr[Messages] messages
@@ -356,13 +359,13 @@ cdef class _Messages:
                 self.messages = make_forward_backward(self.batch.scores, n_threads)
 
     cdef object values(self, string name, _Query query, shape, default, int typenum=np.NPY_DOUBLE):
-        """Run a query. Returns its values and its VJP.
+        """Run a query and return its values and its VJP.
 
-        name (string): The name of the query, as of the Python method.
-        query (_Query): Its arguments.
-        shape (tuple[int, ...]): The shape of its values.
-        default (float): The values that it doesn't set, such as those of empty sequences.
-        typenum (int): NumPy's number of the type of its values.
+        name (string): The name of the query, which is the name of the Python method.
+        query (_Query): The arguments of the query.
+        shape (tuple[int, ...]): The shape of the values.
+        default (float): The default of values that the query doesn't set, e.g. for empty sequences.
+        typenum (int): NumPy's number for the type of the values.
         """
         values = _filled(shape, default, typenum)
         cdef double* out = <double*>np.PyArray_DATA(values)
@@ -372,18 +375,18 @@ cdef class _Messages:
         return values, vjp
 
     def query(self, str name):
-        """Run a query without arguments whose results are not wanted, for tests."""
+        """Run a query without arguments and ignore its results, for tests."""
         self.values(name.encode("ascii"), _Query(), (self.batch.scores.n_sequences,), 0)
 
     cdef object run(self, string name, _Query query):
-        """Run a query whose results go where its arguments say."""
+        """Run a query that writes its results to its arguments."""
         with nogil:
             self.messages.get().query(name, query.arguments, NULL)
 
 
 @cython.final
 cdef class ForwardBackward(_Messages):
-    """As `queries.ForwardBackward`, which documents the methods."""
+    """The implementation of `queries.ForwardBackward`, which documents the methods."""
 
     def backprop(self, *vjps):
         cdef Vjp vjp
@@ -393,7 +396,7 @@ cdef class ForwardBackward(_Messages):
         return _gradient(self.batch, vjps)
 
     cdef object values_of_sequences(self, string name, _Query query, double default):
-        """Run a query with a value for each sequence: see `values`. Shape: (B,)"""
+        """Run a query with one value per sequence. See `values`. Shape: (B,)"""
         return self.values(name, query, (self.batch.scores.n_sequences,), default)
 
     def log_partition(self):
@@ -409,7 +412,7 @@ cdef class ForwardBackward(_Messages):
         return self.values_of_sequences(b"entropy", _Query(), 0)
 
     def sample_paths(self, uniform):
-        """The paths that are chosen by random numbers from 0 to 1, one for each token. Shapes:
+        """Sample paths based on uniform random numbers between 0 and 1, one per token. Shapes:
         (n, N)"""
         tags = numpy.zeros(uniform.shape, dtype="int64")
         cdef _Query query = _Query(uniform)
@@ -453,7 +456,7 @@ cdef class ForwardBackward(_Messages):
 
 @cython.final
 cdef class MaxMessages(_Messages):
-    """As `queries.MaxMessages`, which documents the methods."""
+    """The implementation of `queries.MaxMessages`, which documents the methods."""
 
     def max_marginals(self):
         shape = (self.batch.scores.n_tokens, self.batch.scores.n_tags)
@@ -475,7 +478,7 @@ cdef class MaxMessages(_Messages):
         return self.values(b"segment_max_scores", query, shape, -numpy.inf)
 
 
-# Queries without messages: as the functions of queries.py.
+# Queries without messages. They are documented in queries.py.
 
 
 def path_score(potentials, tags):
@@ -499,8 +502,8 @@ def best_path_excluding(potentials, allowed):
 
 
 cdef object _best(_Batch batch, _Query excluded):
-    """The best path of each sequence: its tags, (N,), and its score, (B,). `excluded` has the paths
-    that don't count (`_allowed_query`); None: all paths count."""
+    """Find the best path of each sequence and return its tags, (N,), and score, (B,). `excluded`
+    specifies the paths to exclude (see `_allowed_query`), or None to include all paths."""
     cdef int n_threads = batch.n_threads()
     cdef const _Allowed* allowed = NULL
     if excluded is not None:

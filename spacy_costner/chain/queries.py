@@ -1,15 +1,14 @@
-"""Queries of linear chains. A query is a question about the paths of a batch, such as the log
-partition function or the probability of some entities. The recursions are in C++: see cpp/.
+"""Queries of linear chains. A query computes a quantity of the paths of a batch, e.g. the log
+partition function or the probability of entities. The recursions are implemented in C++, see cpp/.
 
-Messages are what the forward and backward recursions compute for each token and tag. Queries are
-answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once and
-have a method for each query. If you need only one query, call the function of the same name with
-potentials, such as `log_partition`. Values and scores are in float64, gradients in the type of the
-potentials. If arrays don't have the shapes and types that are described, or have tags that don't
-exist, a ValueError is raised.
+All queries are computed from the messages of the forward and backward recursions. `ForwardBackward`
+and `MaxMessages` compute the messages of a batch once and provide a method for each query. For a
+single query, call the function of the same name with the potentials, e.g. `log_partition`. Values
+and scores are float64, and gradients have the dtype of the potentials. A ValueError is raised for
+arrays with unexpected shapes or types and for invalid tags.
 
-In shapes, B is the number of sequences, N of the tokens in all of them, K of tags, S of segments
-and E of entities. In formulas, s(y) is the score of the path y.
+In shapes, B is the number of sequences, N the total number of tokens, K the number of tags, S the
+number of segments and E the number of entities. In formulas, s(y) is the score of the path y.
 """
 
 from collections.abc import Callable
@@ -30,23 +29,22 @@ ResultT = TypeVar("ResultT")
 Arguments = ParamSpec("Arguments")
 
 ValuesWithVjp = tuple[Any, Callable[[Any], Potentials]]
-"""Values of any shape, and their vector-Jacobian product (vjp): the callback that takes the
+"""Values of any shape and their vector-Jacobian product (vjp): a callback that converts the
 derivative with respect to the values to the gradient with respect to the potentials."""
 
 VjpWithDerivative = tuple[Callable[[Any], Potentials], Any]
-"""The callback that a query returned, and the derivative with respect to its values."""
+"""The callback returned by a query, and the derivative with respect to the values of the query."""
 
 
 class Segments(NamedTuple):
-    """Parts of paths: spans of tokens with given tags. Each span is within one sequence. The arrays
-    are NumPy arrays.
+    """Parts of paths: spans of tokens with given tags. Each span is within a single sequence. All
+    arrays are NumPy arrays.
 
-    begin (Ints1d): The first token of each segment. Shape: (S,)
-    end (Ints1d): The token after the last one of each segment. Shape: (S,)
-    tags (Ints1d): The tags of the tokens of the first segment, then the tags of the second one, and
-        so on. Shape: (tokens of all segments,)
-    after (Array2d | None): For each segment, True for the tags that the next token may have, if the
-        sequence has one. None: it may have any tag. Shape: (S, K)
+    begin (Ints1d): The index of the first token of each segment. Shape: (S,)
+    end (Ints1d): The index after the last token of each segment. Shape: (S,)
+    tags (Ints1d): The tags of all segments, concatenated. Shape: (tokens of all segments,)
+    after (Array2d | None): True for the tags allowed at the token after each segment, if the
+        sequence has such a token. If None, all tags are allowed. Shape: (S, K)
     """
 
     begin: Ints1d
@@ -56,16 +54,16 @@ class Segments(NamedTuple):
 
 
 Spans: TypeAlias = tuple[Ints1d, Ints1d, Ints1d]
-"""Spans of tokens with a label: the first token of each, the token after its last one, and the
-index of its label. Shapes: (E,)"""
+"""Labeled spans of tokens: the index of the first token, the index after the last token and the
+label index of each span. Shapes: (E,)"""
 
 
 class BestPath(NamedTuple):
-    """The path with the highest score in each sequence, or the k best paths, the best one first.
+    """The highest-scoring path of each sequence, or the k best paths in descending order of score.
 
     tags (Array): The tag of each token. Shape: (N,) or (k, N)
-    scores (Array): The score of the path in each sequence, minus infinity if there is no such path.
-        The tags then have no meaning. Shape: (B,) or (k, B)
+    scores (Array): The score of the path of each sequence. If it is minus infinity, there is no
+        such path and the tags are meaningless. Shape: (B,) or (k, B)
     """
 
     tags: Any
@@ -75,9 +73,9 @@ class BestPath(NamedTuple):
 class ForwardBackward:
     """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence of a batch.
 
-    Most queries return values, and the callback that takes the derivative with respect to the
-    values to the gradient with respect to the potentials. There is one value for each sequence, if
-    the docstring doesn't say otherwise.
+    Most queries return values and a callback that converts the derivative with respect to the
+    values to the gradient with respect to the potentials. Unless stated otherwise, there is one
+    value per sequence.
 
     potentials (Potentials): The scores of the batch.
     """
@@ -94,40 +92,40 @@ class ForwardBackward:
         return self._messages.log_partition()
 
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
-        """Compute the log partition function over the paths that have at least one tag that is not
-        allowed. It is minus infinity in a sequence that has no such path.
+        """Compute the log partition function over all paths with at least one tag that is not
+        allowed. The value is minus infinity for sequences without such a path.
 
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
 
-        The sum is computed directly. log(Z - Z'), with Z' the sum over the other paths, would lose
-        all digits where these have nearly all the probability.
+        The sum is computed directly. Computing it as log(Z - Z'), where Z' is the sum over all
+        other paths, would suffer from cancellation if these paths have most of the probability.
 
-        allowed (Allowed): The allowed tags: a mask, True for the allowed tags of each token, or the
-            only allowed tag of each token. Shape: (N, K) or (N,)
+        allowed (Allowed): A mask of the allowed tags of each token, (N, K), or the only allowed tag
+            of each token, (N,).
         """
         return self._messages.log_partition_excluding(allowed)
 
     def marginals(self) -> Floats2d:
-        """Compute the marginals, p(y_t = k), in the type of the potentials. They have no gradient.
-        In a sequence without a possible path they are 0. Shape: (N, K)"""
+        """Compute the marginals, p(y_t = k), in the dtype of the potentials and without a gradient.
+        They are 0 for sequences without a possible path. Shape: (N, K)"""
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
-        """Compute, for each token, the log of the probability that its tag is one of the tags
-        allowed there: one number for each token, not for each tag. It is minus infinity where no
-        possible path has such a tag. Shape: (N,)
+        """Compute the log-probability that the tag of a token is one of the allowed tags. There is
+        one value per token. It is minus infinity if no possible path has an allowed tag at the
+        token. Shape: (N,)
 
             log p(y_t in allowed_t)
 
-        allowed (Allowed): The allowed tags: a mask, True for the allowed tags of each token, or the
-            only allowed tag of each token. Shape: (N, K) or (N,)
+        allowed (Allowed): A mask of the allowed tags of each token, (N, K), or the only allowed tag
+            of each token, (N,).
         """
         return self._messages.log_marginals(allowed)
 
     def path_log_prob(self, tags: Ints1d) -> ScoreWithVjp:
-        """Compute the log-probability of one path of each sequence. It is minus infinity for a
-        forbidden path. Its gradient is the number of times that the path uses each potential, minus
-        the expected number; for a forbidden path it is 0.
+        """Compute the log-probability of one path per sequence. The gradient is the number of times
+        the path uses each potential minus the expected number of times. For a forbidden path, the
+        value is minus infinity and the gradient is 0.
 
             log p(y) = s(y) - log Z
 
@@ -136,8 +134,8 @@ class ForwardBackward:
         return self._messages.path_log_prob(tags)
 
     def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
-        """Compute the log-probability of each segment: that a path has its tags, and an allowed tag
-        after it. It is minus infinity if no possible path has them. Shape: (S,)
+        """Compute the log-probability that a path contains each segment, followed by an allowed
+        tag. It is minus infinity if there is no such path. Shape: (S,)
 
             log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
         """
@@ -146,18 +144,18 @@ class ForwardBackward:
     def entity_probs(
         self, entities: Spans, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> Floats1d:
-        """Compute the probability of each entity: that a path has an entity with exactly these
-        tokens and this label x. It has no gradient. It is 0 if the tokens are of two sequences, or
-        if no tag has the label. If a path continues with the tags of an entity into the whitespace
-        after it, it still has the same entity.
+        """Compute the probability that a path contains each entity, with exactly these tokens and
+        this label x. The probability is 0 for a span that crosses sequences and for a label without
+        tags. Trailing whitespace is ignored: a path still contains the entity if the entity's tags
+        continue into the whitespace after it. There is no gradient.
 
             p(y_begin opens x, y_{t-1}, y_t inside x for begin < t < end, y_{end-1} closes x,
               y_{end-1}, y_end not inside x)
 
         entities (Spans): The entities. They may overlap.
-        entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for whitespace tokens. None: no token is whitespace. Shape:
-            (N,)
+        entity_tags (EntityTags): The tags and transitions that form an entity.
+        is_space (Array1d | None): True for whitespace tokens. If None, there are no whitespace
+            tokens. Shape: (N,)
         RETURNS (Floats1d): The probabilities. Shape: (E,)
         """
         return self._messages.entity_probs(entities, entity_tags, is_space)
@@ -165,20 +163,19 @@ class ForwardBackward:
     def likely_entities(
         self, floor: float, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
-        """Find all entities that have at least a certain probability. No entity ends with
+        """Find all entities with at least the given probability. Entities never end with
         whitespace.
 
-        Entities that contain the same token exclude each other, so the sum of their probabilities
-        is at most 1. So the entities of the result have at most N / floor tokens together. The
-        search takes at most this number of steps, and no memory but for the result.
+        Entities that share a token are mutually exclusive, so their probabilities add up to at most
+        1. The resulting entities therefore have at most N / floor tokens in total. This also bounds
+        the number of steps of the search. Only the result is stored in memory.
 
-        floor (float): The least probability, above 0.
-        entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for whitespace tokens. None: no token is whitespace. Shape:
-            (N,)
-        RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
-            entity. They are ordered by begin, then by end, then by probability, the highest first.
-            Shapes: (E,)
+        floor (float): The minimum probability, above 0.
+        entity_tags (EntityTags): The tags and transitions that form an entity.
+        is_space (Array1d | None): True for whitespace tokens. If None, there are no whitespace
+            tokens. Shape: (N,)
+        RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): The begin, end, label and probability of
+            each entity, sorted by begin, by end and by descending probability. Shapes: (E,)
         RAISES (ValueError): If `floor` is not a probability above 0.
         """
         if not (_is_number(floor) and 0 < floor <= 1):
@@ -186,51 +183,50 @@ class ForwardBackward:
         return self._messages.likely_entities(floor, entity_tags, is_space)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
-        """Compute the expectation of the value v of a path, which is a sum over its tags and
-        transitions. It is 0 for a sequence without a possible path.
+        """Compute the expected value v(y) of a path, where the value is a sum over the tags and
+        transitions of the path. It is 0 for sequences without a possible path.
 
             E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
-        Its gradient is the covariance of v(y) and the counts of tags and transitions.
+        The gradient is the covariance of v(y) and the counts of tags and transitions.
 
         values (Potentials): The value of each tag at each token, and of each transition, start and
-            end. Minus infinity counts as 0.
+            end. Minus infinity is treated as 0.
 
         Li & Eisner (2009), First- and Second-Order Expectation Semirings.
         """
         return self._messages.expectation(values)
 
     def entropy(self) -> ScoreWithVjp:
-        """Compute the entropy of the distribution of paths, in nats. It is 0 for a sequence without
-        a possible path. Its gradient is minus the covariance of the score of a path and the counts
-        of its tags and transitions.
+        """Compute the entropy of the distribution over paths, in nats. It is 0 for sequences
+        without a possible path. The gradient is the negative covariance of the path score and the
+        counts of tags and transitions.
 
             -E_p[log p(y)]
         """
         return self._messages.entropy()
 
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
-        """Sample paths of each sequence from the distribution, by forward filtering and backward
-        sampling. In a sequence without a possible path, the tags have no meaning.
+        """Sample paths of each sequence from the distribution, using forward filtering and backward
+        sampling. The tags are meaningless for sequences without a possible path.
 
         n (int): The number of paths, at least 1.
-        rng (Generator): The generator of random numbers.
+        rng (Generator): The random number generator.
         RETURNS (Ints2d): The tags of the paths. Shape: (n, N)
         RAISES (ValueError): If `n` is not an integer of at least 1.
         """
         _check_count("n", n)
-        # One random number for each token of each path.
+        # One random number per token and path.
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """Compute the summed gradient of several queries on these messages. It takes one pass over
-        the batch, not one for each query.
+        """Compute the sum of the gradients of several queries on these messages, in a single pass
+        over the batch.
 
-        *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
-            its values. There is at least one.
+        *vjps (VjpWithDerivative): The callback of each query and the derivative with respect to its
+            values. At least one is required.
         RETURNS (Potentials): The gradient with respect to the potentials.
-        RAISES (ValueError): If no callback is given, or if a callback is from a query of other
-            messages.
+        RAISES (ValueError): If no callback is given or a callback belongs to other messages.
         """
         if not vjps:
             raise ValueError("vjps: expected at least one callback with its derivative, got none")
@@ -247,35 +243,34 @@ class MaxMessages:
         self._messages = native.MaxMessages(potentials)
 
     def max_marginals(self) -> Floats2d:
-        """Compute, for each tag at each token, the score of the best path that has it. It is minus
-        infinity if no possible path has it. Shape: (N, K)
+        """Compute the score of the best path with each tag at each token. It is minus infinity if
+        there is no such path. Shape: (N, K)
 
             max_{y: y_t = k} s(y)
         """
         return self._messages.max_marginals()
 
     def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
-        """Compute, for each segment, the score of the best path with it (first row), and the score
-        of the best path without it (second row). A score is minus infinity if there is no such
-        path. Its gradient is the number of times that the path uses each potential.
-        Shape: (2, S)"""
+        """Compute, for each segment, the score of the best path that contains it (first row) and of
+        the best path that doesn't (second row). A score is minus infinity if there is no such path.
+        The gradient is the number of times the path uses each potential. Shape: (2, S)"""
         return self._messages.segment_max_scores(segments)
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
-        """Find the most probable path among the paths whose scores are about as good as the score
-        of the best path. "About as good" is meant for each tag: its regret is at most a tolerance.
+        """Find the path with the highest sum of marginal log-probabilities among all paths that are
+        nearly tied with the best path, i.e. the regret of each tag is within a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
             argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
 
-        gamma_t[i] is the score of the best continuation after tag i at token t. regret_t[i, j] says
-        how much worse the continuation gets if tag j comes next. The score of a path is the score
-        of the best path minus the sum of its regrets. So in a sequence of T tokens, the score of
-        the result is at most T times the tolerance below the score of the best path.
+        gamma_t[i] is the score of the best continuation after tag i at token t. regret_t[i, j] is
+        the loss in score if the next tag is j instead. The score of a path is the score of the best
+        path minus the sum of the path's regrets. In a sequence of T tokens, the score of the result
+        is therefore at most T times the tolerance below the best score.
 
         log_probs (Floats2d): log p(y_t) of each tag at each token. Shape: (N, K)
-        tolerance (float): The highest regret that counts as about as good.
+        tolerance (float): The maximum regret of a tag.
         RETURNS (Ints1d): The tags of the path. Shape: (N,)
         RAISES (ValueError): If `tolerance` is not a number of at least 0.
         """
@@ -286,13 +281,13 @@ class MaxMessages:
 
 @on_host
 def forward_backward(potentials: Potentials) -> ForwardBackward:
-    """Compute the forward and backward messages once, for several queries."""
+    """Compute the forward and backward messages once for use in several queries."""
     return ForwardBackward(potentials)
 
 
 @on_host
 def max_messages(potentials: Potentials) -> MaxMessages:
-    """Compute the max-product messages of both directions once, for several queries."""
+    """Compute the max-product messages in both directions once for use in several queries."""
     return MaxMessages(potentials)
 
 
@@ -300,15 +295,15 @@ def _make_function(
     messages: Callable[[Potentials], MessagesT],
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
-    """Make a function of potentials from a query, which is a method of messages. It is for callers
-    who need only one query."""
+    """Create a function of potentials from a query method of messages, for callers that need only
+    one query."""
 
     @wraps(method)
     def function(
         potentials: Potentials, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> ResultT:
-        # Look the method up by its name: for arrays on a GPU the messages are an `OnHost`, whose
-        # methods also copy their results.
+        # Look up the method by name: for GPU arrays, the messages are an `OnHost`, whose methods
+        # also copy their results.
         query = getattr(messages(potentials), method.__name__)
         return query(*args, **kwargs)
 
@@ -334,9 +329,8 @@ segment_max_scores = _make_function(max_messages, MaxMessages.segment_max_scores
 
 @on_host
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """Compute the score of one path of each sequence. It is minus infinity for a forbidden path.
-    Its gradient is the number of times that the path uses each potential; for a forbidden path it
-    is 0.
+    """Compute the score of one path per sequence. The gradient is the number of times the path uses
+    each potential. For a forbidden path, the score is minus infinity and the gradient is 0.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 
@@ -348,33 +342,32 @@ def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
 
 @on_host
 def best_path(potentials: Potentials) -> BestPath:
-    """Find the path with the highest score in each sequence (Viterbi). If several paths have the
-    highest score, it is one of them.
+    """Find the highest-scoring path of each sequence (Viterbi). Ties are broken arbitrarily.
 
-        argmax_y s(y)
+    argmax_y s(y)
     """
     return BestPath(*native.best_path(potentials))
 
 
 def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
-    """Find a path that constraints allow, in each sequence.
+    """Find an arbitrary allowed path for each sequence.
 
-    constraints (Constraints): The constraints. They have to have a mask of emissions.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    RETURNS (BestPath): A path of each sequence, with the score 0, or minus infinity if there is no
-        such path.
+    constraints (Constraints): The constraints, including a mask for emissions.
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    RETURNS (BestPath): One path per sequence. Its score is 0, or minus infinity if no path is
+        allowed.
     """
     assert constraints.emissions is not None
     n_tags = constraints.emissions.shape[1]
-    # All allowed paths have the score 0, so any of them may be the best path.
+    # All allowed paths have the score 0, so any of them may be returned as the best path.
     scores = constrain(zero_scores(lengths, n_tags, "float32"), constraints)
     return best_path(scores)
 
 
 @on_host
 def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
-    """Find the best path with at least one tag that is not allowed, in each sequence. The score is
-    minus infinity in a sequence that has no such path.
+    """Find the best path with at least one tag that is not allowed, for each sequence. The score is
+    minus infinity for sequences without such a path.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
     """
@@ -383,7 +376,7 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPath:
-    """Find the k different paths with the highest scores, in each sequence.
+    """Find the k distinct highest-scoring paths of each sequence.
 
     RAISES (ValueError): If `k` is not an integer of at least 1.
     """
@@ -392,12 +385,12 @@ def k_best(potentials: Potentials, k: int) -> BestPath:
 
 
 def _is_number(argument: Any) -> bool:
-    """Whether an argument is a real Python or NumPy number."""
+    """Check whether an argument is a real Python or NumPy number."""
     return isinstance(argument, (int, float, numpy.number))
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Check that the argument `name`, a number of paths, is a whole number above 0.
+    """Check that an argument is a positive integer.
 
     RAISES (ValueError): If it isn't.
     """
@@ -407,8 +400,8 @@ def _check_count(name: str, count: Any) -> None:
 
 
 def set_threads(n_threads: int) -> None:
-    """Set the number of threads over which the sequences of a batch are distributed. The default is
-    one thread. A small batch uses fewer.
+    """Set the number of threads used to process the sequences of a batch. Defaults to 1. Small
+    batches use fewer threads.
 
     RAISES (ValueError): If the number is below 1.
     """

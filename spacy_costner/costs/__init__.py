@@ -1,1 +1,1 @@
-"""The costs of mistakes: tables, the label tree, and cost matrices."""
+"""The costs of mistakes: cost functions, the label tree and cost matrices."""

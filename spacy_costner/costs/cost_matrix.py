@@ -1,7 +1,7 @@
-"""Cost matrices over labels, which the user gives.
+"""User-defined cost matrices over labels.
 
-A matrix is a block of the config, `[gold][predicted]`, or a CSV file. The first row of the file has
-the predicted labels, the first cell of each other row the gold label:
+A matrix is defined in a config block, `[gold][predicted]`, or in a CSV file. The first row of the
+file contains the predicted labels, and the first cell of each other row the gold label:
 
     gold,city,country,O
     city,0,1,5
@@ -19,12 +19,13 @@ from ..caching import cached_property
 from ..validation import check_config_names, check_cost, without_repetition
 
 MatrixSource = str | Path | dict[str, dict[str, float]]
-"""A matrix as the config gives it: the path of a CSV file, or its rows."""
+"""The definition of a matrix in the config: the path of a CSV file, or the rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A cost matrix over labels. A file is read when its first cost is needed.
+    """A cost matrix over labels. If it is defined in a file, the file is only read when it is
+    needed.
 
     source (MatrixSource): The rows, or the path of a CSV file.
     where (str): The name of the matrix in error messages.
@@ -35,10 +36,10 @@ class Matrix:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, float]]:
-        """The costs, `[gold][predicted]`. They are checked.
+        """The validated costs, `[gold][predicted]`.
 
-        RAISES (ValueError): If a file can't be read, or a cost is negative, not finite, too large
-            for float32, or not 0 on the diagonal.
+        RAISES (ValueError): If a file can't be read, or if a cost is negative, not finite, too
+            large for float32 or nonzero on the diagonal.
         """
         rows = self.source
         if not isinstance(rows, dict):
@@ -52,10 +53,10 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """Return the cost of predicting a label instead of the gold label: 0 if they are the same.
-        Either may be "O".
+        """Return the cost of predicting a label, which is 0 if it is the gold label. Both labels
+        can be "O".
 
-        RAISES (ValueError): If the matrix doesn't have the cost, or can't be read: see `rows`.
+        RAISES (ValueError): If the cost is missing or the matrix can't be read. See `rows`.
         """
         if gold == predicted:
             return 0.0
@@ -67,36 +68,36 @@ class Matrix:
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a cost matrix. A block of the config is checked here. A file is checked later, when it
-    is read: a pipeline has to load on a machine that doesn't have the file.
+    """Create a cost matrix. A config block is checked immediately. A file is only checked when it
+    is read, because the pipeline must also load on machines without the file.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): The name of the matrix in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block has a wrong cost (see `Matrix.rows`), or a label that a config
-        can't have as a name.
+    where (str): The name of the matrix in error messages. The path of a file is appended.
+    RAISES (ValueError): If a block contains an invalid cost (see `Matrix.rows`), or a label that is
+        not a valid name in a config.
     """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     matrix = Matrix(source, where)
-    rows = matrix.rows  # the property checks the costs when it is first read
-    # The config is saved with the pipeline, and labels are names of blocks in it.
+    rows = matrix.rows  # accessing the property checks the costs
+    # The config is saved with the pipeline, and the labels are the names of its blocks.
     check_config_names(rows, where)
     return matrix
 
 
 def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
-    """Read the costs of a CSV file, `[gold][predicted]`. An empty cell has no cost.
+    """Read the costs from a CSV file, `[gold][predicted]`. Empty cells are skipped.
 
-    RAISES (ValueError): If the file can't be read, a row has too few or too many cells, a cost is
-        not a number, or a label comes twice.
+    RAISES (ValueError): If the file can't be read, a row has the wrong number of cells, a cost is
+        not a number, or there are duplicate labels.
     """
     try:
-        # Excel begins a file with a byte order mark, which "utf-8-sig" skips.
+        # Excel writes a byte order mark, which "utf-8-sig" skips.
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
         if not rows:
             return {}
-        # The first cell, above the gold labels, is not read.
+        # Ignore the first cell, above the gold labels.
         _, *predicted_labels = rows[0]
         costs_of_labels = []  # pairs of a gold label and its costs
         for gold, *cells in rows[1:]:

@@ -1,12 +1,12 @@
-"""The label tree: a hierarchy of labels, which says how similar two labels are.
+"""The label tree, a hierarchy of labels that defines their similarity.
 
-A tree is given as nested mappings, in a block of the config or in a JSON or YAML file. Leaves are
-empty: {} or null. Any node may be a label.
+A tree is defined by nested mappings in a config block or in a JSON or YAML file. Leaves are empty:
+{} or null. Any node can be a label.
 
     {"location": {"city": {}, "country": {}}, "person": {}}
 
-The nodes at the top have level 1. They are children of a root without a name. The lineage of a node
-has the nodes from the top down to it, the node included: ("location", "city").
+The top nodes have level 1. They are children of an unnamed root. The lineage of a node consists of
+all nodes on the path from the top to the node itself, e.g. ("location", "city").
 """
 
 import json
@@ -23,12 +23,12 @@ from ..caching import cached_property
 from ..validation import check_config_names, without_repetition
 
 TreeSource = str | Path | dict[str, Any]
-"""A tree as the config gives it: the path of a file, or the mappings themselves."""
+"""The definition of a tree in the config: the path of a file, or nested mappings."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A label tree. A file is read when it is first needed.
+    """A label tree. If it is defined in a file, the file is only read when it is needed.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
     where (str): The name of the tree in error messages.
@@ -41,7 +41,7 @@ class Tree:
     def lineages(self) -> dict[str, tuple[str, ...]]:
         """The lineage of each node.
 
-        RAISES (ValueError): If the file can't be read, or the mappings are not a tree.
+        RAISES (ValueError): If the file can't be read or the mappings don't form a tree.
         """
         nodes = self.source
         if not isinstance(nodes, dict):
@@ -72,8 +72,8 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """Return the ancestor of a label at a level. A label that is itself above this level is its
-        own ancestor.
+        """Return the ancestor of a label at the given level, or the label itself if it is above
+        this level.
 
         RAISES (ValueError): If the label is not a node.
         """
@@ -81,7 +81,7 @@ class Tree:
         return ancestors_to_level[-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
-        """Count the edges between each pair of labels. Shape: (labels, labels)
+        """Compute the number of edges between each pair of labels. Shape: (labels, labels)
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
 
@@ -90,44 +90,43 @@ class Tree:
         Higashiyama et al., before eq 8.
         """
         index_of_node = {node: i for i, node in enumerate(self.lineages)}
-        # The lineage of each label as numbers of nodes, with -1 below its end.
-        # Shape: (labels, depth)
+        # The lineage of each label as node indices, padded with -1. Shape: (labels, depth)
         lineages = numpy.full((len(labels), self.depth), -1)
         for i, label in enumerate(labels):
             nodes = self.lineage(label)
             lineages[i, : len(nodes)] = [index_of_node[node] for node in nodes]
         is_node = lineages >= 0
         levels = is_node.sum(axis=1)
-        # Two labels share the nodes from the top down to their lowest common ancestor. Their number
-        # is its level. Shape: (labels, labels, depth)
+        # Two labels share all nodes from the top to their lowest common ancestor. The number of
+        # shared nodes is the level of the ancestor. Shape: (labels, labels, depth)
         is_shared = (lineages[:, None] == lineages) & is_node
         level_of_ancestor = is_shared.sum(axis=2)
         return levels[:, None] + levels - 2 * level_of_ancestor
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a label tree. A block of the config is checked here. A file is checked later, when it
-    is read: a pipeline has to load on a machine that doesn't have the file.
+    """Create a label tree. A config block is checked immediately. A file is only checked when it is
+    read, because the pipeline must also load on machines without the file.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): The name of the tree in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block is not a tree, or has a node whose name a config can't contain.
+    where (str): The name of the tree in error messages. The path of a file is appended.
+    RAISES (ValueError): If a block is not a tree, or if a node is not a valid name in a config.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     tree = Tree(source, where)
-    _ = tree.lineages  # the property checks the tree when it is first read
-    # The config is saved with the pipeline, and nodes are names of blocks in it.
+    _ = tree.lineages  # accessing the property checks the tree
+    # The config is saved with the pipeline, and the nodes are the names of its blocks.
     check_config_names(source, where)
     return tree
 
 
 def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
-    """Yield the lineage of each node of a tree: first parents, then their children. `nodes` should
-    map nodes with the same parent to their children, and `above` is the lineage of this parent,
-    which is empty at the top. `where` is the name of the tree in error messages.
+    """Yield the lineage of each node of a tree, with parents before their children. `nodes` should
+    map the children of a node to their own children. `above` is the lineage of the node, empty at
+    the top. `where` is the name of the tree in error messages.
 
-    RAISES (ValueError): If it is not a tree of strings.
+    RAISES (ValueError): If `nodes` is not a tree of strings.
     """
     if not isinstance(nodes, Mapping):
         place = "at the top"
@@ -137,24 +136,24 @@ def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[t
     for node, children in nodes.items():
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
-        if node in above:  # a YAML file can have a mapping that contains itself, without an end
+        if node in above:  # in a YAML file, a mapping can contain itself
             raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
         lineage = (*above, node)
         yield lineage
-        if children is not None:  # null in a file: a leaf
+        if children is not None:  # null denotes a leaf
             yield from _walk_lineages(children, lineage, where)
 
 
 def _read_nodes(path: str | Path, where: str) -> Any:
-    """Read the mappings of a JSON or YAML file.
+    """Read nested mappings from a JSON or YAML file.
 
-    RAISES (ValueError): If the file can't be read, or a mapping has a name twice.
+    RAISES (ValueError): If the file can't be read or a mapping contains duplicate names.
     """
     try:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)
         text = Path(path).read_text(encoding="utf8")
-        # The hook refuses repeated names. Without it, JSON keeps the last node of a name.
+        # The hook rejects duplicate names. By default, JSON uses the last value.
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
         expected = "expected a JSON or YAML file of nodes"

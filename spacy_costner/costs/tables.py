@@ -1,13 +1,13 @@
-"""Costs: tables that say what each mistake costs, [gold tag, predicted tag], with 0 on the
-diagonal.
+"""Cost functions, which create tables with the cost of each mistake, [gold tag, predicted tag]. The
+diagonal is 0.
 
-A factory, such as `make_matrix_cost`, is called when the config is loaded. It returns a `Cost`: a
-function that makes the cost table of a tag set, and is called when the labels are known. Only then
-are files read that the config names, so that a pipeline loads without them.
+A factory, e.g. `make_matrix_cost`, is called when the config is loaded. It returns a `Cost`, a
+function that creates the cost table for a tag set. It is called once the labels are known. Files
+referenced in the config are only read at this point, so a pipeline can be loaded without them.
 
-All costs but Hamming and sums make a table over labels first, in which O comes last, and expand it
-to tags. The diagonal of such a table has the cost of a wrong boundary: the correct label with a
-wrong prefix. In shapes, K is the number of tags.
+All costs except Hamming and sums first create a table over labels, with O last, and then expand it
+to tags. The diagonal of a label table contains the cost of a wrong boundary, i.e. the correct label
+with a wrong prefix. In shapes, K is the number of tags.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,20 +25,19 @@ from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
-"""The block of the default cost."""
+"""The config block of the default cost."""
 
 EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
-"""The default of an optional block of the config. It is frozen, so that it can't be changed by
-mistake."""
+"""The default of optional config blocks. It is frozen to prevent accidental changes."""
 
 
 def make_hamming_cost() -> Cost:
-    """Build the Hamming cost: see `hamming_cost`."""
+    """Create the Hamming cost. See `hamming_cost`."""
     return hamming_cost
 
 
 def hamming_cost(tags: TagSet) -> CostTable:
-    """Each wrong tag costs 1.
+    """Compute the Hamming cost, where each wrong tag costs 1.
 
     cost[i, j] = 1 if i != j else 0
     """
@@ -46,12 +45,12 @@ def hamming_cost(tags: TagSet) -> CostTable:
 
 
 def make_zero_one_cost() -> Cost:
-    """Build the 0/1 cost: see `zero_one_cost`."""
+    """Create the 0/1 cost. See `zero_one_cost`."""
     return zero_one_cost
 
 
 def zero_one_cost(tags: TagSet) -> CostTable:
-    """Each wrong label costs 1, where O counts as a label. A wrong boundary costs 0.
+    """Compute the 0/1 cost, where each wrong label costs 1, including O. A wrong boundary costs 0.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
 
@@ -62,26 +61,27 @@ def zero_one_cost(tags: TagSet) -> CostTable:
 
 
 def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
-    """Build the hierarchical cost: see `hierarchical_cost`.
+    """Create the hierarchical cost. See `hierarchical_cost`.
 
-    tree (TreeSource): The label tree: a block of the config, which is saved with the pipeline, or
-        the path of a JSON or YAML file, which is not.
-    RAISES (ValueError): If the block is not a tree: see `make_tree`.
+    tree (TreeSource): The label tree: a config block, which is saved with the pipeline, or the path
+        of a JSON or YAML file, which is not.
+    RAISES (ValueError): If the block is not a tree. See `make_tree`.
     """
     where = "spacy_costner.HierarchicalCost: tree"
     return partial(hierarchical_cost, tree=make_tree(tree, where))
 
 
 def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
-    """A wrong label costs its distance from the gold label in the label tree. A miss and a false
-    alarm cost one more than the largest distance. A wrong boundary costs 0.
+    """Compute the hierarchical cost. The cost of a wrong label is its distance from the gold label
+    in the label tree. The cost of a miss or a false alarm is the maximum distance plus 1. A wrong
+    boundary costs 0.
 
         cost[i, j] = d(label(i), label(j))             between entities
         cost[i, j] = M = max_{e, e'} d(e, e') + 1      between an entity and O
 
     d is the number of edges between two nodes.
 
-    RAISES (ValueError): If a label is not in the label tree, or its file can't be read.
+    RAISES (ValueError): If a label is not in the tree or the file can't be read.
 
     Higashiyama et al., eq 9 and 10.
     """
@@ -94,7 +94,7 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
 
 
 MISTAKE_KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
-"""The kinds of mistakes that a `PrecisionRecallCost` has a cost for."""
+"""The kinds of mistakes for which `PrecisionRecallCost` defines a cost."""
 
 
 def make_precision_recall_cost(
@@ -105,8 +105,8 @@ def make_precision_recall_cost(
     wrong_boundary: float = 1.0,
     labels: dict[str, dict[str, float]] = EMPTY_BLOCK,
 ) -> Cost:
-    """Build the cost that trades precision against recall: see `precision_recall_cost`. In a
-    config, where a missed drug costs more than other misses:
+    """Create a cost that trades off precision and recall. See `precision_recall_cost`. Example
+    config that makes missed drugs more expensive than other misses:
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.PrecisionRecallCost.v1"
@@ -117,14 +117,14 @@ def make_precision_recall_cost(
         [components.ner.loss.cost.labels.drug]
         miss = 5.0
 
-    false_alarm (float): The cost of an entity where gold is O.
-    miss (float): The cost of O where gold is an entity.
-    wrong_label (float): The cost of an entity with a label other than gold.
-    wrong_boundary (float): The cost of the correct label with another prefix.
-    labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
-        cost of the predicted label, other mistakes have the cost of the gold label.
+    false_alarm (float): The cost of predicting an entity for gold O.
+    miss (float): The cost of predicting O for a gold entity.
+    wrong_label (float): The cost of predicting an entity with a wrong label.
+    wrong_boundary (float): The cost of predicting the correct label with a wrong prefix.
+    labels (dict[str, dict[str, float]]): The same settings for individual labels. False alarms use
+        the cost of the predicted label, all other mistakes the cost of the gold label.
     RAISES (ValueError): If a setting is unknown, negative, not finite or too large for float32, or
-        a config can't have a label as a name.
+        if a label is not a valid name in a config.
     """
     where = "spacy_costner.PrecisionRecallCost"
     overall = dict(zip(MISTAKE_KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
@@ -133,18 +133,17 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # If a label has no cost of a kind, the overall cost counts. Kinds are in the order of
-        # `MISTAKE_KINDS`.
+        # Use the overall cost for kinds that are not set for the label. The order of the kinds is
+        # the same as in `MISTAKE_KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Check the cost of each kind of mistake, keyed by the kind. `where` is the beginning of error
-    messages.
+    """Check the cost of each kind of mistake, keyed by kind. Error messages start with `where`.
 
-    RAISES (ValueError): If a name is not in `MISTAKE_KINDS`, or a cost is wrong: see `check_cost`.
+    RAISES (ValueError): If a kind is not in `MISTAKE_KINDS` or a cost is invalid. See `check_cost`.
     """
     for kind, cost in costs.items():
         if kind not in MISTAKE_KINDS:
@@ -155,13 +154,13 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 def precision_recall_cost(
     tags: TagSet, *, overall: Sequence[float], per_label: Mapping[str, Sequence[float]]
 ) -> CostTable:
-    """Each kind of mistake has its cost, which may depend on the label x. The costs of the kinds
-    are in the order of `MISTAKE_KINDS`: `overall` for all labels, `per_label` for single labels.
+    """Compute a cost for each kind of mistake, which may depend on the label x. The costs are in
+    the order of `MISTAKE_KINDS`: `overall` for all labels, `per_label` for individual labels.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
-    RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
+    RAISES (ValueError): If a label in `per_label` is not in the tag set.
     """
     unknown_labels = sorted(set(per_label) - set(tags.labels))
     if unknown_labels:
@@ -169,9 +168,9 @@ def precision_recall_cost(
         raise ValueError(f"{where}: expected one of {tags.labels}, got {unknown_labels[0]!r}")
     n_labels = len(tags.labels)
     costs_by_label = [per_label.get(label, overall) for label in tags.labels]
-    # `reshape` makes a table with columns even if the tag set has no labels.
+    # Use `reshape` so that the table has columns even if there are no labels.
     costs_by_kind = numpy.reshape(costs_by_label, (n_labels, len(MISTAKE_KINDS))).T
-    # For each kind the costs of all labels. Shapes: (labels,)
+    # The costs of all labels for each kind. Shapes: (labels,)
     false_alarm, miss, wrong_label, wrong_boundary = costs_by_kind
     # [gold, predicted], with the labels first and O last.
     outside = n_labels  # the row and the column of O
@@ -184,15 +183,15 @@ def precision_recall_cost(
 
 
 def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Cost:
-    """Build the cost of a matrix that the user gives: see `matrix_cost`.
+    """Create a cost from a user-defined matrix. See `matrix_cost`.
 
-    matrix (MatrixSource): The cost matrix: a block of the config, `matrix.<gold>.<predicted>`,
-        which is saved with the pipeline, or the path of a CSV file, which is not. The first row
-        of the file has the predicted labels, the first cell of each other row the gold label. O
-        is "O". The diagonal is 0 and can be omitted.
-    wrong_boundary (float): The cost of the correct label with another prefix.
-    RAISES (ValueError): If a cost is negative, not finite or too large for float32, or a block has
-        a cost other than 0 on the diagonal, or a label that a config can't have as a name.
+    matrix (MatrixSource): The cost matrix: a config block, `matrix.<gold>.<predicted>`, which is
+        saved with the pipeline, or the path of a CSV file, which is not. The first row of the file
+        contains the predicted labels, and the first cell of each other row the gold label. O is
+        written as "O". The diagonal is 0 and can be omitted.
+    wrong_boundary (float): The cost of predicting the correct label with a wrong prefix.
+    RAISES (ValueError): If a cost is negative, not finite or too large for float32, or if the block
+        contains a nonzero cost on the diagonal or a label that is not a valid name in a config.
     """
     where = "spacy_costner.MatrixCost"
     wrong_boundary = check_cost(wrong_boundary, f"{where}: wrong_boundary")
@@ -201,27 +200,28 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
-    """Each mistake costs what a matrix of the user says. A correct label with a wrong prefix is a
+    """Compute the costs from a user-defined matrix. The correct label with a wrong prefix is a
     wrong boundary. See `make_matrix_cost` for the arguments.
 
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
-    RAISES (ValueError): If the matrix doesn't have the cost of two labels, or its file can't be
-        read or has a wrong cost.
+    RAISES (ValueError): If a cost is missing from the matrix, or if its file can't be read or
+        contains an invalid cost.
     """
     labels = [*tags.labels, OUTSIDE]
     rows = []
     for gold in labels:
         rows.append([matrix.cost(gold, predicted) for predicted in labels])
     table = numpy.asarray(rows)
-    # The diagonal has correct labels with another prefix. `_expand_to_tags` sets correct tags to 0.
+    # The diagonal is for correct labels with a wrong prefix. `_expand_to_tags` sets the cost of
+    # correct tags to 0.
     numpy.fill_diagonal(table, wrong_boundary)
     return _expand_to_tags(table, tags)
 
 
 def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BLOCK) -> Cost:
-    """Build a sum of costs: see `weighted_sum`. In a config:
+    """Create a weighted sum of costs. See `weighted_sum`. Example config:
 
         [components.ner.loss.cost]
         @misc = "spacy_costner.SumCost.v1"
@@ -236,12 +236,11 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
         [components.ner.loss.cost.costs.boundaries]
         @misc = "spacy_costner.HammingCost.v1"
 
-    costs (dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
-        Any, as confection accepts no blocks as values of a dict[str, Cost].)
-    weights (dict[str, float]): The weights of costs by name, 0 or more. A cost without one has the
-        weight 1.
-    RAISES (ValueError): If there is no cost, if a value is not a cost, if a weight is negative, not
-        finite or too large for float32, or if it has the name of no cost.
+    costs (dict[str, Cost]): The costs, as blocks with arbitrary names. (The type is Any because
+        confection doesn't accept blocks as the values of a dict[str, Cost].)
+    weights (dict[str, float]): The nonnegative weights of the costs by name. The default is 1.
+    RAISES (ValueError): If there are no costs, a value is not a cost, a weight is negative, not
+        finite or too large for float32, or a weight refers to an unknown cost.
     """
     where = "spacy_costner.SumCost"
     if not costs:
@@ -258,14 +257,14 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """Each mistake costs the weighted sum of several costs. `terms` has the weight of each cost,
-    and the cost.
+    """Compute the weighted sum of several costs. `terms` contains pairs of a weight and a cost.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
-    RAISES (ValueError): If float32 can't hold a sum, or as one of the costs does.
+    RAISES (ValueError): If a sum is too large for float32, or if a cost function raises the error.
     """
-    # A sum that is too large becomes infinity. The check below reports it, so NumPy need not warn.
+    # Sums that are too large become infinity. The check below reports them, so suppress NumPy's
+    # warning.
     with numpy.errstate(over="ignore"):
         table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
     largest_sum = float(table.max(initial=0))
@@ -274,10 +273,10 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 
 
 def _expand_to_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels and O, which comes last, to a table over tags. Two tags have the
-    cost of their labels. Two tags of the same label, such as B-x and I-x, thus have the cost on the
-    diagonal, the cost of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
-    # The label of O is -1, which as an index is the last row and column.
+    """Expand a table over labels, with O last, to a table over tags. The cost of two tags is the
+    cost of their labels. Different tags of the same label, e.g. B-x and I-x, get the cost on the
+    diagonal, i.e. the cost of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
+    # The label index of O is -1, which selects the last row and column.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)
     return costs

@@ -1,4 +1,4 @@
-"""Decoding: from scores to predicted entities, and their probabilities."""
+"""Decoding of scores to predicted entities, and the probabilities of entities."""
 
 from .decoders import (
     DecodedSpans,

@@ -1,8 +1,8 @@
-"""Viterbi and threshold decoding, and the parts that all decodings share.
+"""Viterbi and threshold decoding, and the parts shared by all decodings.
 
-A decoding chooses the entities of a batch, from the posterior. It has settings, such as a
-threshold, and values of the settings for single labels. You can change them without training. In
-shapes, E is the number of entities.
+A decoding selects the entities of a batch based on the posterior. Its settings, e.g. a threshold,
+can be overridden for individual labels and changed without retraining. In shapes, E is the number
+of entities.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,16 +22,16 @@ from ..validation import as_number, check_config_names
 from .posterior import Posterior
 
 DecodingSettings = dict[str, Any]
-"""The settings of a decoding, as JSON. You can change them on a trained component."""
+"""The settings of a decoding, in JSON format. They can be changed after training."""
 
 
 class DecodedSpans(NamedTuple):
     """The predicted entities of a batch.
 
-    entities (Entities): The entities, in order and without overlap.
-    labels (tuple[str, ...]): The names that the numbers in `entities.label` stand for.
-    covers (Array2d | None): For each of these labels, True at the labels of the chain that it
-        covers, as a node of a label tree does. None: the labels are the labels of the chain.
+    entities (Entities): The entities, in order and without overlaps.
+    labels (tuple[str, ...]): The label names that `entities.label` refers to.
+    covers (Array2d | None): True for the chain labels covered by each label. For example, a node of
+        a label tree covers the labels below it. If None, the labels are the chain labels.
         Shape: (labels, labels of the chain)
     """
 
@@ -42,16 +42,16 @@ class DecodedSpans(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A decoding, as the config names it.
+    """A decoding defined in the config.
 
     decode (Callable[[Posterior, DecodingSettings], DecodedSpans]): Decodes a batch.
-    check (Callable[[Tags, DecodingSettings], Any]): Raises a ValueError if a setting is out of its
-        range or doesn't fit the labels. It is called before training and when a model is loaded.
-    settings (DecodingSettings): The settings that a component starts with. You can change them in
-        its `cfg["decoding"]`. They are saved with it.
-    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the settings.
-        None: nothing has to be saved.
-    restore (Callable[[Any], None] | None): Takes that JSON when a saved model is loaded.
+    check (Callable[[Tags, DecodingSettings], Any]): Raises a ValueError if a setting is out of
+        range or not compatible with the labels. Called before training and when a model is loaded.
+    settings (DecodingSettings): The initial settings of the component. They can be changed in its
+        `cfg["decoding"]` and are saved with the component.
+    tables (Callable[[Tags], Any] | None): Returns additional data to save with the settings, in
+        JSON format. None if there is no such data.
+    restore (Callable[[Any], None] | None): Restores the data when a saved model is loaded.
     """
 
     decode: Callable[[Posterior, DecodingSettings], DecodedSpans]
@@ -62,31 +62,31 @@ class Decoding:
 
 
 def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
-    """Build decoding by the best path: see `viterbi`.
+    """Create a Viterbi decoding, which uses the best path. See `viterbi`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.ViterbiDecoding.v1"
         bias = 0.5
 
-    bias (float): A number that is added to the scores of all tags but O. Above 0, more entities are
+    bias (float): A constant added to the scores of all tags except O. Above 0, more entities are
         predicted.
-    labels (dict[str, float]): The bias of single labels, instead of the overall one.
-    RAISES (ValueError): If a bias is not finite, or a label has a name that can't be written in a
-        config: see `check_config_names`.
+    labels (dict[str, float]): The biases of individual labels, which override the overall bias.
+    RAISES (ValueError): If a bias is not finite, or a label is not a valid name in a config. See
+        `check_config_names`.
     """
-    # Any finite number is in the range.
+    # All finite numbers are in range.
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
     settings = {"bias": bias, "labels": dict(labels)}
-    check(tags=None, settings=settings)  # There are no tags yet, so the labels are checked later.
+    check(tags=None, settings=settings)  # the labels are not known yet and are checked later
     return Decoding(viterbi, check, settings)
 
 
 def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
-    """Predict the entities of the best path. For the settings see `make_viterbi`.
+    """Predict the entities of the best path. See `make_viterbi` for the settings.
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
-    s(y) is the score of the model, which the temperature doesn't change: it is there to calibrate
+    s(y) is the score of the model without temperature scaling, which is only used to calibrate
     probabilities.
 
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
@@ -95,7 +95,7 @@ def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
     tags = posterior.tags
     scores = posterior.scores
     if settings["bias"] or settings["labels"]:
-        # O has no bias. Its label is -1, which as an index is the last entry: 0 is appended.
+        # O has no bias. Its label index is -1, which selects the appended 0.
         bias_of_label = numpy.append(by_label("bias", tags, settings), 0.0)
         bias_of_tag = bias_of_label[tags.label_of]
         xp = get_array_module(scores.emissions)
@@ -106,36 +106,38 @@ def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
 
 
 def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
-    """Build decoding by the probability of entities: see `decode_threshold`.
+    """Create a threshold decoding, which uses entity probabilities. See `decode_threshold`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.ThresholdDecoding.v1"
         threshold = 0.7
         labels = {"drug": 0.2}
 
-    threshold (float): The least probability of entities that are predicted.
-    labels (dict[str, float]): The threshold of single labels, instead of the overall one.
-    RAISES (ValueError): If a threshold is not from 0 to 1, or a label has a name that can't be
-        written in a config: see `check_config_names`.
+    threshold (float): The minimum probability of predicted entities.
+    labels (dict[str, float]): The thresholds of individual labels, which override the overall
+        threshold.
+    RAISES (ValueError): If a threshold is not between 0 and 1, or a label is not a valid name in a
+        config. See `check_config_names`.
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}
-    check(tags=None, settings=settings)  # There are no tags yet, so the labels are checked later.
+    check(tags=None, settings=settings)  # the labels are not known yet and are checked later
     return Decoding(decode_threshold, check, settings)
 
 
 def decode_threshold(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
-    """Predict all entities whose probability is at least the threshold. For the settings see
-    `make_threshold`.
+    """Predict all entities with at least the threshold probability. See `make_threshold` for the
+    settings.
 
-    If the threshold is 0.5 or less, such entities may overlap. Then the decoding chooses the
-    entities with the largest sum of gains. The gain of an entity is its probability minus the
-    threshold of its label.
+    If the threshold is 0.5 or less, these entities may overlap. In this case, select the
+    non-overlapping entities with the largest total gain. The gain of an entity is its probability
+    minus the threshold of its label.
 
         argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
 
-    This is the set with the lowest expected cost, if a false alarm costs the threshold, and a miss
-    1 minus the threshold. Entities with a probability below `LEAST_PROB` are never found.
+    These entities have the lowest expected cost if the threshold is the cost of a false alarm and 1
+    minus the threshold is the cost of a miss. Entities with a probability below `LEAST_PROB` are
+    never predicted.
     """
     tags = posterior.tags
     thresholds = by_label("threshold", tags, settings)
@@ -146,31 +148,30 @@ def decode_threshold(posterior: Posterior, settings: DecodingSettings) -> Decode
 
 
 def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
-    """Choose entities that don't overlap and have the largest sum of gains: weighted interval
-    scheduling. Entities with a negative gain are never chosen.
+    """Select non-overlapping entities with the largest total gain (weighted interval scheduling).
+    Entities with a negative gain are never selected.
 
-    With the entities ordered by their ends, and best_i the largest sum among the first i,
+    If the entities are sorted by their ends and best_i is the largest total gain of the first i,
 
         best_i = max(best_{i-1}, gain_i + best_n),  where the first n end before entity i begins
 
     entities (Entities): The entities. They may overlap.
-    gains (Floats1d): The gain of each. Shape: (E,)
-    RETURNS (Entities): The chosen entities, in order.
+    gains (Floats1d): The gain of each entity. Shape: (E,)
+    RETURNS (Entities): The selected entities, in order.
     """
     is_candidate = gains >= 0
     candidates = entities.select(is_candidate)
-    if (candidates.begin[1:] >= candidates.end[:-1]).all():  # nothing overlaps, as is usual
+    if (candidates.begin[1:] >= candidates.end[:-1]).all():  # usually there are no overlaps
         return candidates
 
     by_end = numpy.argsort(candidates.end, kind="stable")
     candidates = candidates.select(by_end)
     candidate_gains = gains[is_candidate][by_end]
-    # For each candidate the number of candidates that end before it begins. They are the first
-    # ones.
+    # For each candidate, the number of candidates that end before it begins. They come first.
     n_before = numpy.searchsorted(candidates.end, candidates.begin, side="right").tolist()
 
-    # `best_gains[i]` is the largest sum of gains among the first i candidates. `is_in_best[i]` says
-    # whether candidate i is chosen when there are only candidates 0 to i.
+    # `best_gains[i]` is the largest total gain of the first i candidates. `is_in_best[i]` is True
+    # if candidate i is selected from candidates 0 to i.
     best_gains = [0.0]
     is_in_best: list[bool] = []
     for gain, n_compatible in zip(candidate_gains.tolist(), n_before):
@@ -179,8 +180,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         is_in_best.append(gain_with >= gain_without)
         best_gains.append(max(gain_with, gain_without))
 
-    # Go back from the last candidate. After one that is chosen, continue with the candidates that
-    # end before it begins.
+    # Trace back from the last candidate. After a selected candidate, continue with the candidates
+    # that end before it begins.
     chosen_indices: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:
@@ -197,12 +198,12 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 def by_label(name: str, tags: Tags, settings: DecodingSettings) -> Floats1d:
     """Return the value of a setting for each label of a chain.
 
-    name (str): The name of the setting, such as "bias".
-    tags (Tags): The tags of the chain.
-    settings (DecodingSettings): The settings. Under "labels" are the values of single labels; other
-        labels have the value under `name`.
+    name (str): The name of the setting, e.g. "bias".
+    tags (Tags): The chain tags.
+    settings (DecodingSettings): The settings. The values in "labels" override the value of `name`
+        for individual labels.
     RETURNS (Floats1d): The values. Shape: (labels,)
-    RAISES (ValueError): If the settings have a label that the chain doesn't have.
+    RAISES (ValueError): If the settings contain an unknown label.
     """
     exceptions = settings["labels"]
     unknown_labels = sorted(set(exceptions) - set(tags.labels))
@@ -223,11 +224,11 @@ def _check_numbers(
     least: float,
     most: float,
 ) -> None:
-    """Check that a setting, such as "bias", and its exceptions for labels are finite numbers from
-    `least` to `most`, and that the chain has these labels. Without `tags` the labels are not known
-    yet, and not checked. `decoding` is the name of the decoding, for messages.
+    """Check that a setting, e.g. "bias", and its values for individual labels are finite numbers
+    between `least` and `most`. If `tags` are given, also check that the labels are known.
+    `decoding` is the name of the decoding in error messages.
 
-    RAISES (ValueError): If something is wrong.
+    RAISES (ValueError): If a value or a label is invalid.
     """
     where = f"spacy_costner.{decoding}"
     exceptions = settings["labels"]

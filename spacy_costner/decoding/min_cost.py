@@ -1,10 +1,10 @@
-"""Minimum-expected-cost decoding, with inner nodes of the label tree.
+"""Minimum-expected-cost decoding, optionally with inner nodes of a label tree.
 
-If there is a tree, a node above several labels can be predicted instead of them, such as "person"
-above "doctor" and "patient". A node has tags, as a label has: B-person, I-person and so on.
+With a tree, a node above several labels can be predicted instead of a label, e.g. "person" above
+"doctor" and "patient". Nodes have tags like labels: B-person, I-person, and so on.
 
-In shapes, N is the number of tokens, K of tags of the chain, and A of all tags that can be
-predicted: first the K tags of the chain, then the tags of nodes.
+In shapes, N is the number of tokens, K the number of chain tags, and A the number of tags that can
+be predicted: the K chain tags, followed by the tags of nodes.
 """
 
 import json
@@ -24,14 +24,14 @@ from .decoders import DecodedSpans, Decoding, DecodingSettings
 from .posterior import Posterior
 
 TIE_TOLERANCE = 1e-6
-"""Expected costs of a token that differ by at most this share of the largest cost are equal."""
+"""The maximum difference between tied expected costs of a token, relative to the largest cost."""
 
 LEAST_PROB_IN_TIE = 1e-30
-"""The least probability of a tag when ties are broken, so that its logarithm is finite."""
+"""The minimum probability of a tag when breaking ties, so that its logarithm is finite."""
 
 
 def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
-    """Build decoding by minimum expected cost: see `MinCost`.
+    """Create a minimum-expected-cost decoding. See `MinCost`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.MinCostDecoding.v1"
@@ -41,18 +41,18 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
         @misc = "spacy_costner.HierarchicalCost.v1"
         tree = "assets/tree.json"
 
-    cost (Cost): What each mistake costs.
-    tree (TreeSource | None): A label tree. Its inner nodes can be predicted, too: see
-        `find_inner_nodes`. A node has a lower expected cost than the labels below it where the
-        model can't tell these apart. The cost has to know the nodes. None: only labels are
-        predicted.
-    RAISES (ValueError): If a block of the config is not a tree. A file is checked when it is read.
+    cost (Cost): The cost of each mistake.
+    tree (TreeSource | None): A label tree whose inner nodes can be predicted, too. See
+        `find_inner_nodes`. If the model can't distinguish the labels below a node, the node has a
+        lower expected cost than the labels. The cost has to be defined for the nodes. If None, only
+        labels are predicted.
+    RAISES (ValueError): If a config block is not a tree. Files are checked when they are read.
     """
     label_tree: Tree | None = None
     if tree is not None:
         label_tree = make_tree(tree, where="spacy_costner.MinCostDecoding: tree")
     min_cost = MinCost(cost, label_tree)
-    # `choices` raises an error if the cost or the tree doesn't fit the labels.
+    # `choices` raises an error if the labels are not compatible with the cost or the tree.
     return Decoding(
         decode=min_cost, check=min_cost.choices, tables=min_cost.save, restore=min_cost.restore
     )
@@ -61,10 +61,10 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
 class Choices(NamedTuple):
     """The labels that can be predicted: the labels of the chain, and nodes above them.
 
-    labels (tuple[str, ...]): The labels of the chain, then the nodes.
-    covers (Array2d): For each label or node, True at the labels of the chain that it covers. A
-        label covers itself. Shape: (labels and nodes, labels of the chain)
-    costs (CostTable): What each mistake costs, [gold tag, predicted tag]. Shape: (K, A)
+    labels (tuple[str, ...]): The labels of the chain, followed by the nodes.
+    covers (Array2d): True for the chain labels covered by each label or node. A label covers
+        itself. Shape: (labels and nodes, labels of the chain)
+    costs (CostTable): The cost of each mistake, [gold tag, predicted tag]. Shape: (K, A)
     """
 
     labels: tuple[str, ...]
@@ -73,18 +73,17 @@ class Choices(NamedTuple):
 
 
 class MinCost:
-    """Predicts the path a with the lowest expected cost among the paths that the tag scheme allows,
-    exactly.
+    """Exact decoding of the path a with the lowest expected cost among all paths that the tagging
+    scheme allows.
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    If several paths are equally good, it predicts one with as few nodes instead of labels as
-    possible and, of these, the one with the largest sum_t log p(y_t = a_t). Two tags of a token are
-    equally good if their expected costs, with the best tags after each, differ by at most 1e-6 of
-    the largest cost.
+    Ties are broken in favor of paths with fewer nodes, and then of a higher sum_t log p(y_t = a_t).
+    Two tags of a token are tied if their expected costs, including the best continuations, differ
+    by at most 1e-6 of the largest cost.
 
-    cost (Cost): What each mistake costs.
-    tree (Tree | None): The label tree, whose inner nodes can be predicted.
+    cost (Cost): The cost of each mistake.
+    tree (Tree | None): The label tree whose inner nodes can be predicted.
     """
 
     def __init__(self, cost: Cost, tree: Tree | None) -> None:
@@ -94,7 +93,7 @@ class MinCost:
         self._saved: dict[str, Any] = {}
 
     def __call__(self, posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
-        """Decode a batch. There are no settings."""
+        """Decode a batch. `settings` is not used."""
         choices = self.choices(posterior.tags.collapsed)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
         path, scores = self._choose_path(posterior)
@@ -103,25 +102,26 @@ class MinCost:
         return DecodedSpans(entities, labels=choices.labels, covers=choices.covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """Compute the expected cost of the tag a_t that is predicted for each token. Shape: (N,)
+        """Compute the expected cost of the predicted tag a_t of each token. Shape: (N,)
 
         sum_k p(y_t = k) cost[k, a_t]
         """
         path, scores = self._choose_path(posterior)
-        # The score of a tag is minus its expected cost. Shape of `emissions`: (N, A)
+        # The score of a tag is its negative expected cost. Shape of `emissions`: (N, A)
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _choose_path(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """Choose the path with the lowest expected cost. Returns the predicted tags; and the scores
-        of all A tags, which are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or
-        minus infinity where a tag isn't allowed. Shapes: (N,), (N, A)"""
+        """Find the path with the lowest expected cost. Return the predicted tags and the scores of
+        all A tags, i.e. their negative expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or minus
+        infinity for tags that are not allowed. Shapes: (N,), (N, A)"""
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
         tags = Tags(choices.labels, chain_tags.scheme.name)
         masks = node_masks(choices, tags, chain_tags)
         lengths = posterior.potentials.lengths
 
-        # In float64, as costs are summed over whole paths and then compared to a millionth.
+        # Use float64, because costs are summed over entire paths and compared with a relative
+        # tolerance of 1e-6.
         marginals = posterior.marginals.astype("float64")  # (N, K)
         expected_costs = marginals @ choices.costs  # (N, A)
         unconstrained = Potentials(
@@ -131,7 +131,7 @@ class MinCost:
             end=numpy.zeros(len(tags)),
             lengths=lengths,
         )
-        # The tag of a node is possible where a tag that it stands for is possible.
+        # The tag of a node is possible if any tag it represents is possible.
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
         is_allowed = add_node_columns(is_possible, masks, numpy.any)
         scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=is_allowed))
@@ -141,8 +141,8 @@ class MinCost:
         return chain.best_of_tied(scores, log_probs, tolerance), scores
 
     def save(self, tags: Tags) -> dict[str, Any]:
-        """Turn the choices for the tags of a chain into JSON, to be saved with the pipeline. "of"
-        and "chain" say which cost, tree and labels they were made of: see `_read_choices`."""
+        """Convert the choices for the chain tags to JSON, to save them with the pipeline. "of" and
+        "chain" identify the cost, the tree and the labels. See `_read_choices`."""
         choices = self.choices(tags)
         return {
             "of": self._origin,
@@ -153,21 +153,20 @@ class MinCost:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take the choices that `save` returned. They are used if the cost or the tree can't be
-        built because a file is missing."""
+        """Restore the choices returned by `save`. They are used if the cost or tree file is
+        missing."""
         self._saved = saved
 
     @property
     def _origin(self) -> str:
-        """The cost and the tree as the config has them, as a text."""
+        """The config of the cost and the tree as a string."""
         return json.dumps(resolved_as_json((self.cost, self.tree)))
 
     def choices(self, tags: Tags, settings: DecodingSettings | None = None) -> Choices:
-        """Return the choices for the tags of a chain. They are made once for each tag set.
+        """Return the choices for the chain tags. They are cached for each tag set.
 
         tags (Tags): The tags, with a single O.
-        settings (DecodingSettings | None): Not used, as this decoding has no settings. It is there
-            because `Decoding.check` is called with them.
+        settings (DecodingSettings | None): Not used. Required by the signature of `Decoding.check`.
         RETURNS (Choices): The choices.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
@@ -176,8 +175,8 @@ class MinCost:
         try:
             choices = self._make_choices(tags)
         except ValueError:
-            # The file of the cost or of the tree may be gone. The saved choices are as good if they
-            # were made of the same cost, tree and labels.
+            # A file of the cost or the tree may be missing. Use the saved choices if they were
+            # created from the same cost, tree and labels.
             saved = self._saved
             is_of_this_config = saved.get("of") == self._origin
             has_these_labels = saved.get("chain") == list(tags.labels)
@@ -188,7 +187,7 @@ class MinCost:
         return choices
 
     def _make_choices(self, tags: Tags) -> Choices:
-        """Make the choices from the cost and the tree."""
+        """Create the choices from the cost and the tree."""
         labels_below_node: dict[str, list[str]] = {}
         if self.tree is not None:
             labels_below_node = find_inner_nodes(self.tree, tags.labels)
@@ -198,41 +197,40 @@ class MinCost:
         for node, labels_below in labels_below_node.items():
             for label in labels_below:
                 covers[labels_and_nodes.index(node), tags.labels.index(label)] = True
-        # Gold never has a node: take the rows of the tags of the chain, which come first.
+        # Nodes are never gold, so only use the rows of the chain tags, which come first.
         costs = self.cost(Tags(labels_and_nodes, tags.scheme.name))[: len(tags)]
         return Choices(labels_and_nodes, covers, costs.astype("float64"))
 
 
 def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
-    """Find the tags of the chain that each tag of a node stands for. They have the same prefix, and
-    a label below the node: B-person stands for B-doctor and B-patient.
+    """Find the chain tags that each node tag represents. They have the same prefix and a label
+    below the node, e.g. B-person represents B-doctor and B-patient.
 
-    choices (Choices): What can be predicted.
-    tags (Tags): All tags that can be predicted, with the tags of nodes at the end.
-    chain_tags (Tags): The tags of the chain.
-    RETURNS (list[Array1d]): For each tag of a node, True at the tags of the chain that it stands
-        for. Shapes: (K,)
+    choices (Choices): The labels and nodes that can be predicted.
+    tags (Tags): All tags that can be predicted, with the node tags last.
+    chain_tags (Tags): The chain tags.
+    RETURNS (list[Array1d]): A mask of the chain tags for each node tag. Shapes: (K,)
     """
     masks: list[Array1d] = []
     for tag in range(len(chain_tags), len(tags)):
         has_prefix = chain_tags.having([tags.prefix_of[tag]])
         node = tags.label_of[tag]
         is_label_below = choices.covers[node]  # (labels of the chain,)
-        # O, whose label is -1, takes the last label here. But O doesn't have the prefix.
+        # For O, the label index -1 selects the last label, but O doesn't have the prefix.
         masks.append(has_prefix & is_label_below[chain_tags.label_of])
     return masks
 
 
 def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d) -> Floats2d:
-    """Compute the scores that decide between tied paths: the path with the highest sum of these
-    scores wins. They are the log-probabilities of tags. The numbers of nodes are lowered so far
-    that a single node costs more than all labels of the longest sequence can. So a path with fewer
-    nodes wins. For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
-    # The probability of a tag of a node is the sum over the tags that it stands for.
+    """Compute the scores for breaking ties, where the path with the highest total score wins. The
+    scores are the log-probabilities of tags. Node tags get a penalty that outweighs all chain tags
+    of the longest sequence, so the path with the fewest nodes wins. See `node_masks` for the masks.
+    Shapes: (N, K), (B,) to (N, A)"""
+    # The probability of a node tag is the sum over the tags it represents.
     probs = add_node_columns(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
-    # No number of a tag of the chain is below `lowest`, so no path of them is below `lowest` times
-    # its length. The tags of nodes are in the columns after the tags of the chain.
+    # Chain tags have a score of at least `lowest`, so a path of chain tags has a score of at least
+    # `lowest` times its length. The columns of the node tags follow the columns of the chain tags.
     lowest = numpy.log(LEAST_PROB_IN_TIE)
     longest_length = int(lengths.max(initial=0))
     n_chain_tags = marginals.shape[1]
@@ -243,24 +241,24 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
 def add_node_columns(
     table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]
 ) -> Array2d:
-    """Add columns for the tags of nodes to a table with a column for each tag of the chain.
-    `reduce`, such as `numpy.sum`, merges the columns that a tag of a node stands for: see
-    `node_masks`. Shapes: (N, K) to (N, A)"""
+    """Append columns for the node tags to a table with one column per chain tag. `reduce`, e.g.
+    `numpy.sum`, combines the columns of the tags that a node tag represents. See `node_masks`.
+    Shapes: (N, K) to (N, A)"""
     node_columns = [reduce(table[:, mask], axis=1) for mask in masks]
     return numpy.column_stack([table, *node_columns])
 
 
 def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
-    """Read the `Choices` that `MinCost.save` returned. Their keys are older than the names of the
-    fields: "answers" has the labels, "table" the costs.
+    """Read the `Choices` returned by `MinCost.save`. For compatibility with saved pipelines, some
+    keys differ from the field names: "answers" contains the labels and "table" the costs.
 
-    RAISES (ValueError): If the choices don't fit these tags.
+    RAISES (ValueError): If the choices are not compatible with the tags.
     """
     labels_and_nodes = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
     covers_shape = (len(labels_and_nodes), len(tags.labels))
-    # Costs have a row for each tag of the chain, and a column for each tag that can be predicted.
+    # The costs have one row per chain tag and one column per tag that can be predicted.
     predictable_tags = Tags(labels_and_nodes, tags.scheme.name)
     costs_shape = (len(tags), len(predictable_tags))
     fits_tags = covers.shape == covers_shape and costs.shape == costs_shape
@@ -273,14 +271,14 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
 
 
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
-    """Find the nodes that can be predicted instead of a label: each node that is the lowest common
-    ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
-    have the same labels below them as one of these nodes, or only one label.) Returns the labels
-    below each node, in the order of the nodes in the tree.
+    """Find the inner nodes that can be predicted instead of a label: all nodes that are the lowest
+    common ancestor of two labels and not a label themselves. (Any other node above labels is above
+    the same labels as one of these nodes, or above a single label.) Return the labels below each
+    node, in the order of the nodes in the tree.
 
-    RAISES (ValueError): If the file of the tree can't be read, or a label is not in the tree.
+    RAISES (ValueError): If the tree can't be read or a label is not in the tree.
     """
-    # The lineage of a label is the list of nodes from the top of the tree down to it.
+    # The lineage of a label consists of the nodes from the top of the tree to the label.
     lineages = {label: tree.lineage(label) for label in labels}
     common_ancestors: set[str] = set()
     for lineage, other_lineage in combinations(lineages.values(), 2):

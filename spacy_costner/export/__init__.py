@@ -1,1 +1,1 @@
-"""A trained model in a web page: Python writes the model file, JavaScript reads it."""
+"""Trained models in web pages: Python writes the model file, and JavaScript reads it."""

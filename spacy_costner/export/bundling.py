@@ -1,27 +1,27 @@
-"""Join our ES modules to one script: a page that is one file can't import others."""
+"""Bundle ES modules into a single script, because a single-file page can't import other files."""
 
 import re
 from importlib.resources import files
 
 MODULES = files(__package__) / "javascript"
-"""The folder of the modules."""
+"""The directory of the modules."""
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+\.js)";\n', re.MULTILINE)
-"""An import, with the names that are imported, and the module."""
+"""An import, capturing the imported names and the module."""
 
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
-"""The word `export`, with the name of the function, class or constant after it."""
+"""The keyword `export`, capturing the name of the following function, class or constant."""
 
 COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
-"""Comments that describe functions and classes, /** ... */. A page doesn't need them. Comments
-with licences, /*! ... */, stay."""
+"""Comments that document functions and classes, /** ... */. They are removed from the page, unlike
+license comments, /*! ... */."""
 
 
 def module_names(entry: str) -> list[str]:
-    """The names of the modules that a module needs, each after those that it imports itself.
+    """Return the names of a module and all modules it depends on, with dependencies first.
 
-    entry (str): The name of the module, such as "ner.js".
-    RETURNS (list[str]): The names. The last one is the module's own.
+    entry (str): The name of the module, e.g. "ner.js".
+    RETURNS (list[str]): The names. The last one is the module itself.
     """
     names: list[str] = []
 
@@ -37,16 +37,16 @@ def module_names(entry: str) -> list[str]:
 
 
 def read_source(name: str) -> str:
-    """The text of a module, or of another file of their folder."""
+    """Return the text of a module, or of another file in the same directory."""
     return (MODULES / name).read_text(encoding="utf8")
 
 
 def bundle(entry: str) -> str:
-    """Join a module and all that it imports to a script. Each module becomes a function that is
-    called at once, so that names in two modules don't clash, and an object of what it exports.
+    """Bundle a module and its dependencies into a script. Each module is wrapped in an immediately
+    invoked function that returns its exports, to avoid name clashes.
 
     entry (str): The name of the module.
-    RETURNS (str): The script, without the comments that describe functions and classes.
+    RETURNS (str): The script, without documentation comments.
     """
     scripts: list[str] = []
     for name in module_names(entry):
@@ -59,11 +59,11 @@ def bundle(entry: str) -> str:
 
 
 def _as_constants(match: re.Match[str]) -> str:
-    """An import as constants: `{ a, b as c }` becomes `{ a, b: c }`."""
+    """Convert an import to constants: `{ a, b as c }` becomes `{ a, b: c }`."""
     names, module = match.groups()
     return f"const {{{names.replace(' as ', ': ')}}} = {_variable(module)};\n"
 
 
 def _variable(name: str) -> str:
-    """The name of the variable that holds the exports of a module: ner_js for "ner.js"."""
+    """Return the name of the variable for a module's exports, e.g. ner_js for "ner.js"."""
     return name.replace(".", "_")

@@ -1,8 +1,9 @@
-"""The features of a linear model for a web page, which finds them by `javascript/features.js`.
+"""Description of the features of a linear model for a web page, which computes them using
+`javascript/features.js`.
 
-A column is a kind of feature, such as the word in lower case. For each class of columns there is a
-function that describes its columns in JSON and arrays. Columns that a page can't have are refused,
-with an error that names them.
+A column is a kind of feature, e.g. the lowercase word. For each class of columns, there is a
+function that describes its columns as JSON and arrays. Columns that aren't supported in a page
+raise an error.
 """
 
 import re
@@ -31,10 +32,10 @@ from ..features.static_vectors import VectorColumn
 from ..features.words import FLAGS, WordColumn
 
 Description = dict[str, Any]
-"""A column in the header of a model file. Under "arrays" it has the names of arrays of the file."""
+"""A column in the header of a model file. "arrays" contains the names of its arrays in the file."""
 
 WORD_ATTRIBUTES = ("ORTH", "LOWER", "SHAPE", "PREFIX", "SUFFIX")
-"""The attributes of spaCy that a page computes itself: `ATTRIBUTES` of words.js."""
+"""The spaCy attributes that a page computes itself. See `ATTRIBUTES` in words.js."""
 
 PAGE_FLAGS = (
     "IS_ALPHA",
@@ -51,21 +52,20 @@ PAGE_FLAGS = (
     "ends_with_period",
     "is_first_upper",
 )
-"""The flags that a page computes itself: `FLAGS` of words.js."""
+"""The flags that a page computes itself. See `FLAGS` in words.js."""
 
 WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
-"""The columns whose values are whole words."""
+"""The columns whose values are complete words."""
 
 LEAST_COUNT = 10
-"""Words that occur fewer times in the training data are rare. Words without a count are rare,
-too."""
+"""Words with a lower count in the training data, or without a count, are considered rare."""
 
 
 class WebFeatures(NamedTuple):
-    """Features as a page has them.
+    """The features of a web page.
 
-    columns (list[Description]): The columns, in the order of their rows of weights.
-    arrays (dict[str, ArrayXd]): Their arrays, by name.
+    columns (list[Description]): The columns, in the order of their weight rows.
+    arrays (dict[str, ArrayXd]): The arrays of the columns, by name.
     """
 
     columns: list[Description]
@@ -73,18 +73,18 @@ class WebFeatures(NamedTuple):
 
 
 def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
-    """Describe the features of a model for a page.
+    """Describe the features of a model for a web page.
 
     features (Features): The features.
-    vocab (Vocab): The vocab of the pipeline, whose attributes of words they see.
-    RETURNS (WebFeatures): Their description.
-    RAISES (ValueError): If a page can't have one of them. The message names it.
+    vocab (Vocab): The vocab of the pipeline, which provides word attributes.
+    RETURNS (WebFeatures): The description.
+    RAISES (ValueError): If a feature isn't supported in a page. The message names the feature.
     """
     columns: list[Description] = []
     arrays: dict[str, ArrayXd] = {}
     for column in features.lookup.columns:
         if isinstance(column, VectorColumn) and not column.dim:
-            continue  # there were no vectors, so it has no rows of weights
+            continue  # there were no vectors, so the column has no weight rows
         column_arrays: dict[str, ArrayXd] = {}
         description = {
             **describe_column(column, column_arrays),
@@ -92,7 +92,7 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
             "offsets": [*column.offsets],
             "n_values": column.n_values,
         }
-        # The names that the arrays of the column have in the file
+        # The names of the column's arrays in the file
         array_names: dict[str, str] = {}
         for key, array in column_arrays.items():
             array_names[key] = f"{column.name}.{key}"
@@ -105,16 +105,18 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
 
 
 def spacy_symbols() -> dict[str, int]:
-    """Find the lowest 32 bits of the hashes of spaCy's symbols, keyed by symbol name. The hash of
-    such a string, for example "ORTH", is the number of the symbol."""
+    """Return the lowest 32 bits of the hashes of spaCy's symbols, keyed by symbol name. The hash of
+    a symbol's string, e.g. "ORTH", is the number of the symbol."""
     return {name: number & int(LOWEST_32_BITS) for name, number in SYMBOLS.items() if name}
 
 
 def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of features for the header of the model file that a web page reads, and add
-    the arrays of the column to `arrays`. The "kind" of the description is the function of
-    features.js that finds the values. The functions for the single classes of columns, below, take
-    and return the same. Columns that a page can't have are refused."""
+    """Describe a feature column for the header of the model file, and add its arrays to `arrays`.
+    The "kind" of the description is the name of the function in features.js that computes the
+    values. The functions for individual column classes below have the same signature.
+
+    RAISES (ValueError): If the column isn't supported in a page.
+    """
     for column_type, describe in DESCRIBE_BY_CLASS.items():
         if isinstance(column, column_type):
             return describe(column, arrays)
@@ -122,7 +124,7 @@ def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
 
 
 def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column whose values depend on the word alone."""
+    """Describe a column whose values depend only on the word."""
     name = column.name
     values = {"values": column.values}
     affix = re.fullmatch("(prefix|suffix)([0-9]+)", name)
@@ -132,25 +134,24 @@ def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Descriptio
         return {"kind": name, **values}
     if name in PAGE_FLAGS:
         return {"kind": "flag", "flag": name, **values}
-    if name in FLAGS:  # spaCy has it, but a page can't compute it
+    if name in FLAGS:  # provided by spaCy, but not supported in a page
         raise refusal(f"the flag {name}")
     return {"kind": "attribute", "attribute": _word_attribute(name), **values}
 
 
 def describe_attribute(column: AttributeColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe the column of an attribute of tokens, if the attribute depends on the word alone."""
+    """Describe the column of a token attribute, if the attribute depends only on the word."""
     attribute = _word_attribute(column.name)
     return {"kind": "attribute", "attribute": attribute, "values": column.values}
 
 
 def describe_caseless(column: CaselessColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe the column of words in lower case, for texts all in lower case or all in
-    capitals."""
+    """Describe the column of lowercase words for texts that are entirely in lower or upper case."""
     return {"kind": "caseless", "values": column.values}
 
 
 def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe the column of a gazetteer. Its phrases are found by their words in lower case."""
+    """Describe the column of a gazetteer. Phrases are matched by their lowercase words."""
     phrases: list[list[str]] = []
     for phrase in column.gazetteer.phrases:
         phrases.append([word.lower() for word in phrase.split()])
@@ -158,25 +159,26 @@ def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> D
 
 
 def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of clusters: a table with the clusters of each word, found by its hash."""
+    """Describe a column of clusters, using a table of the clusters of each word, keyed by hash."""
     word_keys, cluster_ids = column.words
     _add_table(column.name, word_keys, cluster_ids, arrays)
     return {"kind": "clusters"}
 
 
 def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of label memory: a table with the features of each value, found by its
-    hash. The counts of each unit of training docs are left out: only training needs them."""
+    """Describe a column of label memory, using a table of the features of each value, keyed by
+    hash. The counts per unit of training docs are omitted, because they are only needed for
+    training."""
     value_keys, feature_ids = column.values_with_features
     _add_table(column.name, value_keys, feature_ids, arrays)
     return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
 
 
 def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of pairs of neighbouring values, if the values depend on the word alone."""
+    """Describe a column of pairs of adjacent values, if the values depend only on the word."""
     if not isinstance(column.base, (WordColumn, AttributeColumn)):
         raise refusal(f"features of pairs of {column.base.name}")
-    # The ids of both values of each pair, in the base column. Shapes: (P,)
+    # The ids in the base column of the two values of each pair. Shapes: (P,)
     left, right = column.pairs
     arrays["left"] = left.astype("int32")
     arrays["right"] = right.astype("int32")
@@ -190,7 +192,7 @@ def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> D
 
 
 def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the labels that a first pass predicts for other occurrences of the
+    """Describe a column of the labels that the first pass predicts for other occurrences of the
     word."""
     attribute = _word_attribute(column.attribute)
     return {
@@ -202,11 +204,11 @@ def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Des
 
 
 def refuse_vectors(column: VectorColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Refuse static word vectors, which a page can't have."""
+    """Raise an error for static word vectors, which aren't supported in a page."""
     raise refusal("static word vectors as inputs (include_static_vectors)")
 
 
-# All of these functions have the same parameters, though some columns need no arrays.
+# All of these functions have the same parameters, even if a column needs no arrays.
 DESCRIBE_BY_CLASS: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
     WordColumn: describe_words,
     AttributeColumn: describe_attribute,
@@ -223,9 +225,9 @@ DESCRIBE_BY_CLASS: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] =
 
 
 def refusal(feature: str) -> ValueError:
-    """Make the error for a feature that a page can't have.
+    """Create the error for a feature that isn't supported in a page.
 
-    feature (str): The name of the feature, which may also be another part of the pipeline.
+    feature (str): The name of the feature, or of another part of the pipeline.
     """
     return ValueError(
         f"page: expected a linear model with features of words and their text, got {feature}, "
@@ -234,12 +236,12 @@ def refusal(feature: str) -> ValueError:
 
 
 def find_private_rows(features: Features) -> Array1d:
-    """Find the rows of weights that could show what was annotated, or show rare words such as names
-    of people: the rows of label memory, of words that are rare in the training data, and of
-    features that are made of these words. Without `keep_memory`, pages leave them out.
+    """Find the weight rows that could reveal annotations or rare words, e.g. names of people: the
+    rows of label memory, of words that are rare in the training data, and of features derived from
+    these words. They are excluded from a page unless `keep_memory` is set.
 
     features (Features): The features of the model.
-    RETURNS (Array1d): True for these rows. Shape: (V,)
+    RETURNS (Array1d): True for private rows. Shape: (V,)
     """
     columns = features.lookup.columns
     counts = _count_words(columns)
@@ -247,10 +249,10 @@ def find_private_rows(features: Features) -> Array1d:
     for column in columns:
         is_private_value[column.name] = _private_values(column, counts, is_private_value)
 
-    # `concatenate` needs at least one array, and there may be no columns.
+    # `concatenate` requires at least one array, even if there are no columns.
     rows: list[Array1d] = [numpy.zeros(0, dtype=bool)]
     for column in columns:
-        # The rows of a column: each offset has one for each value.
+        # A column has one row per value at each offset.
         rows.append(numpy.tile(is_private_value[column.name], len(column.offsets)))
     return numpy.concatenate(rows)
 
@@ -258,12 +260,12 @@ def find_private_rows(features: Features) -> Array1d:
 def _private_values(
     column: Column, counts: dict[int, int], is_private_value: dict[str, Array1d]
 ) -> Array1d:
-    """Find the values of a column whose rows `find_private_rows` finds, from the counts of words
-    (see `_count_words`), and from the results for the columns before this one, by name. Returns
-    True for these values, with the shape (n_values,)."""
+    """Find the values of a column with private rows (see `find_private_rows`), based on the word
+    counts (see `_count_words`) and the results for the previous columns, by name. Return a mask of
+    shape (n_values,)."""
     if isinstance(column, MemoryColumn):
         return numpy.ones(column.n_values, dtype=bool)
-    if isinstance(column, ElsewhereColumn):  # it has the values of another column
+    if isinstance(column, ElsewhereColumn):  # uses the values of another column
         return is_private_value[column.base.name]
     if isinstance(column, PairColumn):
         left, right = column.pairs
@@ -279,9 +281,8 @@ def _private_values(
 
 
 def _count_words(columns: Iterable[Column]) -> dict[int, int]:
-    """Read from label memory how often words were in the training data. Returns the counts by the
-    key of the word in lower case: see `key_of`. Words that label memory doesn't have are
-    missing."""
+    """Return the counts of words in the training data, based on label memory. The keys are the
+    hashes of the lowercase words (see `key_of`). Words that aren't in label memory are missing."""
     counts: dict[int, int] = {}
     for column in columns:
         if isinstance(column, MemoryColumn) and column.attribute == "LOWER":
@@ -291,35 +292,35 @@ def _count_words(columns: Iterable[Column]) -> dict[int, int]:
 
 
 def key_of(word: str) -> int:
-    """The lowest 32 bits of the hash of a word."""
+    """Return the lowest 32 bits of the hash of a word."""
     return get_string_id(word) & int(LOWEST_32_BITS)
 
 
 def _word_attribute(name: str) -> str:
-    """Return the name of an attribute, after a check that a page can compute it from the word."""
+    """Check that a page can compute an attribute from the word, and return the attribute's name."""
     if name not in WORD_ATTRIBUTES:
         raise refusal(f"the attribute {name} of tokens")
     return name
 
 
 def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
-    """Add a table to the arrays of a column: "keys", the hashes of words in ascending order, and
-    "table", which has the row of ids of each key. The name of the column is for the error. Shapes:
-    (n,) and (n, ids of a word)"""
+    """Add a table to the arrays of a column: "keys" contains the word hashes in ascending order,
+    and "table" the row of ids of each key. The name of the column is not used.
+    Shapes: (n,) and (n, ids of a word)"""
     order = numpy.argsort(keys)
     arrays["keys"] = keys[order].astype("uint32")
     arrays["table"] = ids[order].astype("int32")
 
 
 def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
-    """Check that the attributes of words that columns see are spaCy's own, and not computed by a
-    function of a language or a user."""
+    """Check that the word attributes used by the columns are computed by spaCy's default functions,
+    and not by custom or language-specific functions."""
     getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
-    # With any columns, the page needs IS_SPACE, as it removes whitespace from the ends of entities,
-    # and LOWER for texts that are all in one case.
+    # Regardless of the columns, the page needs IS_SPACE to strip whitespace from entities, and
+    # LOWER for texts that are entirely in one case.
     names = ["IS_SPACE", "LOWER"]
-    # `attributes` belong to tokens, `lexeme_attributes` to words in the vocab. Extension attributes
-    # are not among them: `describe_column` has refused these.
+    # `attributes` are token attributes, `lexeme_attributes` are attributes of words in the vocab.
+    # Extension attributes have already been rejected by `describe_column`.
     for column in columns:
         names.extend(column.attributes)
         names.extend(column.lexeme_attributes)

@@ -1,7 +1,8 @@
-"""A trained pipeline as a model file for a page or a JavaScript module, which needs no Python.
+"""Export of a trained pipeline to a model file for a web page or JavaScript module, which doesn't
+require Python.
 
-The file has all that `javascript/recognizer.js` reads. What a page can't do is refused by name,
-before anything is written. V is the number of features, K the number of tags.
+The file contains everything that `javascript/recognizer.js` reads. Unsupported features raise an
+error that names them before anything is written. V is the number of features, K the number of tags.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,21 +31,22 @@ from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
 HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
-"""Factories of components that don't declare what they set, and change nothing that a page does."""
+"""Factories of components that don't declare what they set but don't affect a page's results."""
 
 CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
-"""The values of spaCy's `assigns` that show that a component changes entities."""
+"""The values of spaCy's `assigns` that indicate that a component changes entities."""
 
 
 @dataclass(frozen=True)
 class WebModel:
-    """A model file for a page.
+    """A model file for a web page.
 
-    data (bytes): The file.
-    info (dict[str, Any]): What the page knows of the pipeline, as JSON: see `describe_pipeline`.
-    n_words (int): The number of whole words that anybody can read in the file.
-    n_remembered (int): The number of words of label memory (see `features.memory`), which are there
-        as hashes: whether a given word is one of them can be found.
+    data (bytes): The contents of the file.
+    info (dict[str, Any]): The description of the pipeline for the page, in JSON format. See
+        `describe_pipeline`.
+    n_words (int): The number of complete words that are readable in the file.
+    n_remembered (int): The number of words in label memory (see `features.memory`). They are stored
+        as hashes, which reveal whether a given word is included.
     """
 
     data: bytes
@@ -54,13 +56,15 @@ class WebModel:
 
 
 def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
-    """Make the model file of a pipeline for a page or a JavaScript module.
+    """Create the model file of a pipeline for a web page or JavaScript module.
 
-    nlp (Language): The pipeline, with one trained `cost_sensitive_ner` that is linear.
-    keep_memory (bool): Whether label memory and the words that are rare in the training data are
-        in the file. A page publishes them, names of people included.
-    RETURNS (WebModel): The file.
-    RAISES (ValueError): If the pipeline has something that a page can't do. The message names it.
+    nlp (Language): The pipeline. It must have a single trained `cost_sensitive_ner` component with
+        a linear model.
+    keep_memory (bool): Whether to include label memory and words that are rare in the training
+        data. If included, they are published with the page, even if they are names of people.
+    RETURNS (WebModel): The model file.
+    RAISES (ValueError): If the pipeline uses a feature that isn't supported in a page. The message
+        names the feature.
     """
     ner = _find_component(nlp)
     _check_other_components(nlp, ner)
@@ -69,7 +73,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     features, weights = linear_part(ner.model)
     weights_of_passes = [weights]
     tags_of_passes = [ner.chain_tags]
-    # A first pass has no weights if labels were read from docs instead.
+    # If labels were read from docs instead, a first pass has no weights.
     first_pass = first_pass_of(ner.model)
     if first_pass is not None and first_pass.weights.is_allocated:
         weights_of_passes.insert(0, first_pass.weights)
@@ -94,10 +98,10 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
         "decoding": decoding,
         "temperature": _describe_temperature(ner),
         "promise": info["promise"],
-        # True means sentence starts and line breaks. A page only has line breaks.
+        # True means sentence starts and line breaks. In a page, there are only line breaks.
         "cuts_at_lines": ner.annotation.sentence_boundaries is True,
         "impossible_tags": _untrained_tags(ner),
-        # Labels that the component learns but doesn't write
+        # Labels that the component learns but doesn't predict
         "hidden_labels": [ner.labels[i] for i in ner.other_labels],
     }
     data = pack_file(header, arrays)
@@ -108,7 +112,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 def count_published_words(
     columns: Iterable[Mapping[str, Any]], arrays: Mapping[str, ArrayXd]
 ) -> tuple[int, int]:
-    """Count what anybody can read in a model file: words, and the hashes of words in label
+    """Count the readable contents of a model file: complete words, and hashes of words in label
     memory."""
     words: set[str] = set()
     n_remembered = 0
@@ -121,9 +125,11 @@ def count_published_words(
 
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
-    """Collect the description of a pipeline for its page, as JSON: its name, language and version;
-    the labels; the settings of prediction; the guarantee, if the pipeline has one. A decoding that
-    is not one of this package is refused."""
+    """Return the description of a pipeline for its web page, in JSON format: the name, language and
+    version; the labels; the prediction settings; and the guarantee, if any.
+
+    RAISES (ValueError): If the decoding is not defined in this package.
+    """
     settings = ner.cfg["decoding"]
     return {
         "name": nlp.meta["name"],
@@ -144,8 +150,10 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """Name the decoding of a component as the parameter `decoding` of `init` does. Other decodings
-    are refused."""
+    """Return the name of a component's decoding, as used by the argument `decoding` of `init`.
+
+    RAISES (ValueError): If the decoding has no such name.
+    """
     decode = ner.decoding.decode
     if isinstance(decode, MinCost):
         return "min-cost"
@@ -156,12 +164,15 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
     raise refusal(f"the decoding {getattr(decode, '__name__', decode)}")
 
 
-# What a page can't do
+# Checks for unsupported features
 
 
 def _find_component(nlp: Language) -> CostSensitiveNER:
-    """Return the component of a pipeline. Refuses a pipeline without a component or with several, a
-    component that isn't trained, and a model that a page can't have."""
+    """Return the component of a pipeline.
+
+    RAISES (ValueError): If the pipeline doesn't contain exactly one component, or if the component
+        isn't trained or has an unsupported model.
+    """
     components = find_components(nlp)
     if not components:
         raise ValueError(
@@ -183,9 +194,11 @@ def _find_component(nlp: Language) -> CostSensitiveNER:
 
 
 def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Check that the other components of a pipeline change neither tokens nor entities, nor the
-    sentence starts at which texts are cut. A page only has our component. Refuses a component that
-    changes them, or that doesn't declare what it sets."""
+    """Check that the other components of a pipeline don't change tokens, entities or the sentence
+    starts used to split texts, because the page only runs our component.
+
+    RAISES (ValueError): If a component changes them or doesn't declare what it sets.
+    """
     for name in nlp.pipe_names:
         if name == ner.name:
             continue
@@ -204,8 +217,8 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def _component_refusal(ner_name: str, component: str) -> ValueError:
-    """Make the error for a component that changes what ours predicts, or its tokens. `component` is
-    the name of the other component, and what it does."""
+    """Create the error for a component that changes tokens or our component's predictions.
+    `component` is its name and a description of what it changes."""
     return ValueError(
         f"page: expected no component next to {ner_name} that changes tokens, entities or sentence "
         f"starts, got {component}"
@@ -213,7 +226,7 @@ def _component_refusal(ner_name: str, component: str) -> ValueError:
 
 
 def _check_finite(ner_name: str, weights_of_passes: list[SparseWeights]) -> None:
-    """Check that no weight is infinite or not a number."""
+    """Check that all weights are finite."""
     for number, weights in enumerate(weights_of_passes, start=1):
         rows = weights.rows
         non_finite_weights = rows[~numpy.isfinite(rows)]
@@ -224,19 +237,19 @@ def _check_finite(ner_name: str, weights_of_passes: list[SparseWeights]) -> None
             )
 
 
-# Parts of the file
+# Contents of the file
 
 
 def _select_used(
     features: Features, weights_of_passes: list[SparseWeights], keep_memory: bool
 ) -> tuple[Features, list[Floats2d]]:
-    """Select the features that have weights in any pass.
+    """Select the features with nonzero weights in any pass.
 
     features (Features): The features of the model.
-    weights_of_passes (list[SparseWeights]): The weights of each pass, for all V features.
-    keep_memory (bool): Whether label memory and rare words are kept: see `find_private_rows`.
-    RETURNS (tuple[Features, list[Floats2d]]): The V' features; and their weights in each pass.
-        Shapes: (V', K)
+    weights_of_passes (list[SparseWeights]): The weights of each pass for all V features.
+    keep_memory (bool): Whether to keep label memory and rare words. See `find_private_rows`.
+    RETURNS (tuple[Features, list[Floats2d]]): The V' selected features and their weights in each
+        pass. Shapes: (V', K)
     """
     has_weights = numpy.zeros(len(features), dtype=bool)
     for weights in weights_of_passes:
@@ -246,8 +259,8 @@ def _select_used(
     selected_features, rows = features.select(has_weights)
     emissions_of_passes: list[Floats2d] = []
     for weights in weights_of_passes:
-        # `select` keeps a value at all offsets of its column if it has weights at one of them. At
-        # the other offsets its weights are 0 here, even weights that are left out.
+        # If a value has weights at one offset, `select` keeps it at all offsets of its column. At
+        # the other offsets, its weights are set to 0, even if they were excluded as private.
         is_kept = has_weights[rows]
         emissions_of_passes.append(numpy.where(is_kept[:, None], weights.emissions[rows], 0))
     return selected_features, emissions_of_passes
@@ -260,15 +273,16 @@ def _describe_pass(
     tags: Tags,
     arrays: dict[str, ArrayXd],
 ) -> dict[str, Any]:
-    """Make the header of one pass of a model, and add its weights to the arrays of the file. A
-    model has one pass, or two: see `FirstPass`. The names of the arrays begin with the name of the
-    pass. The class `Pass` in recognizer.js reads the header.
+    """Create the header of a pass of the model, and add its weights to the arrays of the file. A
+    model has one or two passes, see `FirstPass`. The array names start with the name of the pass.
+    The header is read by the class `Pass` in recognizer.js.
 
-    Weights become whole numbers, which are small in the file: a weight is number * 2 ** exponent.
-    Rows in which all numbers are 0 are left out. Many of the other features have the same row. So
-    the file has each distinct row once, and for each of these features the index of its row. The
-    weights of features are `emissions`, with the shape (V, K). Of `weights` only the weights of
-    transitions, start and end are used. They are all in the file."""
+    To reduce the file size, weights are converted to integers: a weight is number * 2 ** exponent.
+    Rows in which all numbers are 0 are omitted. Since many of the other features have identical
+    rows, the file contains each distinct row once, and the index of the row for each feature.
+
+    The feature weights are passed as `emissions`, with shape (V, K). Only the weights for
+    transitions, start and end are used from `weights`. All of them are included in the file."""
     # Shape: (K + 2, K)
     chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
     numbers, exponent = to_whole_numbers(emissions)
@@ -288,10 +302,10 @@ def _describe_pass(
 
 
 def describe_tags(tags: Tags) -> dict[str, Any]:
-    """Describe the tags of a chain as JSON: what each tag means, and which paths are possible. The
-    typedef `Tags` in chain.js describes the keys."""
+    """Describe the chain tags in JSON format: the meaning of each tag, and the possible paths. See
+    the typedef `Tags` in chain.js for the keys."""
     constraints = tags.constraints
-    assert constraints.transitions is not None  # every scheme forbids some
+    assert constraints.transitions is not None  # every scheme forbids some transitions
     entity_tags = tags.entity_tags
     return {
         "labels": [*tags.labels],
@@ -309,21 +323,21 @@ def describe_tags(tags: Tags) -> dict[str, Any]:
 
 
 def _true_places(mask: Array1d) -> list[int]:
-    """Find the indices at which a mask is True. Shape of the mask: (K,)"""
+    """Return the indices at which a mask is True. Shape of the mask: (K,)"""
     return numpy.flatnonzero(mask).tolist()
 
 
 def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dict[str, Any]:
-    """Describe the decoding of a component as JSON: its "kind" and its settings or, if it minimises
-    expected costs, its "choices" (the typedef `Choices` of min_cost.js). Costs of mistakes are
-    added to the arrays of the file."""
+    """Describe the decoding of a component in JSON format: its "kind" and its settings, or its
+    "choices" for minimum-expected-cost decoding (see the typedef `Choices` in min_cost.js). The
+    costs are added to the arrays of the file."""
     kind = kind_of_decoding(ner)
     decode = ner.decoding.decode
     if not isinstance(decode, MinCost):
         return {"kind": kind, **ner.cfg["decoding"]}
-    leaf_tags = ner.tags  # with a single O, as decodings have them, unlike `ner.chain_tags`
+    leaf_tags = ner.tags  # the tags with a single O, as used by decodings
     choices = decode.choices(leaf_tags)
-    # The tags that can be predicted: if there is a label tree, also the tags of its inner nodes
+    # The tags that can be predicted, including the inner nodes of the label tree, if any
     tags = Tags(choices.labels, leaf_tags.scheme.name)
     masks = node_masks(choices, tags, leaf_tags)
     arrays["costs"] = choices.costs
@@ -333,23 +347,23 @@ def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dic
             "tags": describe_tags(tags),
             "covers": [_true_places(row) for row in choices.covers],
             "members": [_true_places(mask) for mask in masks],
-            "arrays": {"costs": "costs"},  # the name of the array of costs in the file
+            "arrays": {"costs": "costs"},  # the name of the costs array in the file
         },
     }
 
 
 def _describe_temperature(ner: CostSensitiveNER) -> dict[str, Any]:
-    """Describe the temperature of a component, overall and of single labels, as JSON."""
+    """Describe the overall and per-label temperatures of a component in JSON format."""
     temperature = ner.cfg["temperature"]
     return {"overall": temperature["overall"], "labels": dict(temperature["labels"])}
 
 
 def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
-    """Describe the guarantee of the guaranteed set as JSON. None if there is no guarantee, or one
-    for groups of docs: the text of a page belongs to no group."""
+    """Describe the guarantee of the guaranteed set in JSON format. Return None if there is no
+    guarantee, or if it depends on groups of docs, because the text of a page has no group."""
     if promise is None or promise.by_group is not None:
         return None
-    thresholds = promise.groups[""]  # the key of all docs
+    thresholds = promise.groups[""]  # the key for all docs
     return {
         "miss": promise.miss,
         "false_alarm": promise.false_alarm,
@@ -366,7 +380,7 @@ def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
 
 
 def _untrained_tags(ner: CostSensitiveNER) -> list[int]:
-    """Find the tags of labels that were added since training. They are never predicted."""
+    """Return the tags of labels that were added after training. They are never predicted."""
     tags = ner.chain_tags
     untrained = [tags.labels.index(label) for label in ner.cfg["untrained"]]
     return _true_places(numpy.isin(tags.label_of, untrained))

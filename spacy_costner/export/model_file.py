@@ -1,17 +1,18 @@
-"""The binary form of model files for pages, which `javascript/model_file.js` reads.
+"""The binary format of model files for web pages, which `javascript/model_file.js` reads.
 
-It is compressed by gzip. Below that it has
+The file is compressed with gzip. Uncompressed, it consists of:
 
     8 bytes     "costner" and a line break
-    4 bytes     the version of this form
+    4 bytes     the version of the format
     4 bytes     the length of the header
-    the header  JSON in UTF-8, which describes each array under "arrays"
-    the arrays  one after another
-    4 bytes     the CRC-32 of all bytes before it
+    the header  UTF-8 encoded JSON, which describes each array under "arrays"
+    the arrays  concatenated
+    4 bytes     the CRC-32 of all preceding bytes
 
-All numbers have their lowest byte first. Whole numbers are written byte by byte, first the lowest
-byte of all of them, and so on, as the high bytes of small numbers are alike. Where that is shorter,
-the differences of neighbouring numbers are written instead. The header then has "differences".
+All numbers are little-endian. To improve compression, integers are stored by byte position: the
+lowest bytes of all integers first, then the next bytes, and so on, because small integers have the
+same high bytes. If it makes the file smaller, the differences between adjacent integers are stored
+instead, which is marked as "differences" in the header.
 """
 
 import gzip
@@ -25,23 +26,23 @@ import numpy
 from thinc.types import ArrayXd
 
 VERSION = 2
-"""The version of the form. A page refuses files of another version."""
+"""The version of the format. A page rejects files with another version."""
 
 MAGIC = b"costner\n"
-"""The first bytes of the content, by which a page knows a model file."""
+"""The first bytes of the uncompressed file, which identify a model file."""
 
 DTYPES = ("float64", "int32", "uint32", "int16", "uint8")
-"""The types of arrays that JavaScript reads."""
+"""The array types supported by the JavaScript reader."""
 
 
 def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes:
-    """Make a model file. The same arguments give the same bytes.
+    """Create a model file. The result is deterministic.
 
-    header (Mapping[str, Any]): Everything that is not in arrays, as JSON.
+    header (Mapping[str, Any]): All data except arrays, in JSON format.
     arrays (Mapping[str, ArrayXd]): The arrays, by name.
-    RETURNS (bytes): The file.
-    RAISES (ValueError): If the type of an array is not one of `DTYPES`, or a number of the header
-        is not finite.
+    RETURNS (bytes): The contents of the file.
+    RAISES (ValueError): If the type of an array is not in `DTYPES`, or if a number in the header is
+        not finite.
     """
     entries: dict[str, dict[str, Any]] = {}
     parts: list[bytes] = []
@@ -65,9 +66,12 @@ def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes
 
 
 def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
-    """Turn an array into bytes. Also returns whether the bytes have the differences of neighbouring
-    numbers. These are used where they take less space, as for ascending numbers, but only for whole
-    numbers in one dimension. Refuses a type that is not one of `DTYPES`."""
+    """Convert an array to bytes, and return whether they contain the differences between adjacent
+    numbers. Differences are used for one-dimensional integer arrays if they take less space, e.g.
+    for ascending numbers.
+
+    RAISES (ValueError): If the type of the array is not in `DTYPES`.
+    """
     if array.dtype.name not in DTYPES:
         raise ValueError(f"expected an array of {' or '.join(DTYPES)}, got {array.dtype}")
     if array.dtype.kind == "f":
@@ -84,8 +88,8 @@ def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
 
 
 def _by_byte(numbers: ArrayXd) -> bytes:
-    """Turn whole numbers into bytes: first the lowest byte of each number, then the next byte of
-    each, and so on. The numbers 1 and 258, of 16 bits, become 1, 2, 0, 1."""
+    """Convert integers to bytes, starting with the lowest byte of each integer, then the next byte
+    of each integer, and so on. For example, the 16-bit integers 1 and 258 become 1, 2, 0, 1."""
     flat = numbers.astype(numbers.dtype.newbyteorder("<")).reshape(-1, 1)
     bytes_of_numbers = numpy.ascontiguousarray(flat).view("uint8")  # (N, itemsize)
     return bytes_of_numbers.T.tobytes()

@@ -1,13 +1,12 @@
-"""Translate regular expressions of Python to JavaScript, for the flag `u`.
+"""Translation of Python regular expressions to JavaScript regular expressions with the `u` flag.
 
-Python parses a pattern to a syntax tree, a list of items. An item is a pair of its kind, such as
-`sre.BRANCH`, and its value. Each function in `WRITERS` takes the value of one kind of item and the
-flags of Python, and returns the source in JavaScript. Because the tree is written, nothing depends
-on how the pattern was spelled.
+Python parses a pattern to a syntax tree, which is a list of items. An item is a pair of a kind,
+e.g. `sre.BRANCH`, and a value. Each function in `WRITERS` converts the value of an item of one kind
+to JavaScript source, based on Python's flags. Working on the syntax tree makes the translation
+independent of how the pattern is written.
 
-A set of characters becomes a list of ranges, as this Python knows them: the two languages disagree
-about `\\s`, `\\w`, `\\d` and about upper and lower case, and browsers know different versions of
-Unicode.
+Character sets are expanded to ranges using Python's definitions. The two languages disagree on
+`\\s`, `\\w`, `\\d` and on upper and lower case, and browsers use different Unicode versions.
 """
 
 import re
@@ -24,7 +23,7 @@ except ImportError:  # Python 3.10
     import sre_parse  # type: ignore[no-redef]
 
 Ranges = tuple[tuple[int, int], ...]
-"""Ranges of code points in ascending order, each with its first and its last one."""
+"""Ranges of code points in ascending order, as pairs of the first and last code point."""
 
 LAST = 0x10FFFF
 """The last code point."""
@@ -37,47 +36,49 @@ CATEGORIES = {
     sre.CATEGORY_WORD: r"\w",
     sre.CATEGORY_NOT_WORD: r"\W",
 }
-"""The source of each class of characters."""
+"""The source of each character class."""
 
 QUANTIFIERS = {
     (0, 1): "?",
     (0, sre.MAXREPEAT): "*",
     (1, sre.MAXREPEAT): "+",
 }
-"""The source of each quantifier, keyed by the minimum and maximum number of repeats."""
+"""The source of each quantifier, keyed by the minimum and maximum number of repetitions."""
 
 SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
-"""Characters that are escaped within a set. Outside of a set `-` is not syntax."""
+"""Characters that are escaped in a set. Outside of a set, `-` is not a special character."""
 
 
 def to_javascript(pattern: re.Pattern[str]) -> str:
-    """Write a regular expression as the source of a JavaScript regular expression, which finds the
-    same matches with the flag `u`.
+    """Convert a regular expression to the source of a JavaScript regular expression that finds the
+    same matches with the `u` flag.
 
-    pattern (re.Pattern[str]): The regular expression, with its flags.
-    RETURNS (str): The source. It has no capturing groups.
-    RAISES (ValueError): If the pattern has what JavaScript doesn't have, or what means something
-        else there: references to groups, conditions, atomic groups, possessive repeats, and repeats
-        of what can be empty.
+    pattern (re.Pattern[str]): The regular expression with its flags.
+    RETURNS (str): The source. It contains no capturing groups.
+    RAISES (ValueError): If the pattern contains an item that doesn't exist or has a different
+        meaning in JavaScript: references to groups, conditionals, atomic groups, possessive
+        quantifiers, and repetitions of possibly empty matches.
     """
     tree = sre_parse.parse(pattern.pattern, pattern.flags)
     return _write_items(tree, pattern.flags)
 
 
 def can_be_empty(pattern: re.Pattern[str]) -> bool:
-    """Whether a pattern may match the empty string in some text."""
+    """Check whether a pattern can match the empty string."""
     least, _ = sre_parse.parse(pattern.pattern, pattern.flags).getwidth()
     return bool(least == 0)
 
 
 def _write_items(tree: Iterable[tuple[Any, Any]], flags: int) -> str:
-    """Write all items of a syntax tree, one after another."""
+    """Write all items of a syntax tree in order."""
     return "".join([_write_item(kind, value, flags) for kind, value in tree])
 
 
 def _write_item(kind: Any, value: Any, flags: int) -> str:
-    """Write an item of a syntax tree by the function for its kind. Refuses kinds that JavaScript
-    doesn't have."""
+    """Write an item of a syntax tree, using the function for its kind.
+
+    RAISES (ValueError): If JavaScript doesn't support the kind.
+    """
     write = WRITERS.get(kind)
     if write is None:
         raise ValueError(
@@ -87,31 +88,31 @@ def _write_item(kind: Any, value: Any, flags: int) -> str:
 
 
 def _write_character(code: int, flags: int) -> str:
-    """Write a single character. If case is ignored, it is a set: a becomes [Aa]."""
+    """Write a single character. If case is ignored, it becomes a set, e.g. [Aa] for a."""
     if flags & re.IGNORECASE:
         return _write_set([(sre.LITERAL, code)], flags)
     return _write_code(code, outside=True)
 
 
 def _write_other_characters(code: int, flags: int) -> str:
-    """Write a set of all characters but one, such as [^a]."""
+    """Write a set of all characters except one, e.g. [^a]."""
     return _write_set([(sre.NEGATE, None), (sre.LITERAL, code)], flags)
 
 
 def _write_dot(_: None, flags: int) -> str:
-    """Write the dot. In Python it is any character but a line feed, unless the flag DOTALL is
-    set."""
+    """Write the dot. In Python, it matches any character except a line feed, unless the flag DOTALL
+    is set."""
     return "[^]" if flags & re.DOTALL else r"[^\n]"
 
 
 def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
-    """Write a set of characters, such as [^a-z\\d]. Its items are characters, ranges, and classes
-    such as `\\d`. If the set is negated, the first item is `sre.NEGATE`."""
+    """Write a set of characters, e.g. [^a-z\\d]. The items are characters, ranges, and classes such
+    as `\\d`. If the set is negated, the first item is `sre.NEGATE`."""
     is_negated = items[0][0] is sre.NEGATE
     if is_negated:
         items = items[1:]
     ranges: list[tuple[int, int]] = []
-    python_source = ""  # the same set as Python's source, without the negation
+    python_source = ""  # the source of the same set in Python, without the negation
     for kind, value in items:
         if kind is sre.CATEGORY:
             ranges += _ranges_of_class(CATEGORIES[value], flags & re.ASCII)
@@ -131,22 +132,22 @@ def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
 
 @lru_cache
 def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
-    """Find the characters of a class such as `\\w`, as this Python knows them. The flag is
-    `re.ASCII`, or 0."""
-    # The index of a character in this string is its code point. So where a run of characters of the
-    # class begins and ends is a range of code points.
+    """Find the characters of a class, e.g. `\\w`, as defined by the current version of Python. The
+    flag is `re.ASCII` or 0."""
+    # The index of a character in this string is its code point, so runs of characters in the class
+    # correspond to ranges of code points.
     all_characters = "".join(map(chr, range(LAST + 1)))
     runs = re.finditer(f"{escape}+", all_characters, ascii_flag)
     return tuple([(run.start(), run.end() - 1) for run in runs])
 
 
 def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
-    """Add the characters to a set that Python finds in it if case is ignored: the result for (97,
-    97), which is "a", is (65, 65), (97, 97). `regex` is the same set as a regular expression of
-    Python, which ignores case."""
+    """Add the characters that a set contains if case is ignored. For example, (97, 97), which is
+    "a", becomes (65, 65), (97, 97). `regex` is the same set as a case-insensitive Python
+    regular expression."""
     cased_characters = _characters_with_case()
     matched_characters = set(regex.findall(cased_characters))
-    # A byte for each code point: 1 if the character is in the set, else 0.
+    # One byte per code point: 1 if the character is in the set, otherwise 0.
     is_in_set = bytearray(LAST + 1)
     for first, last in ranges:
         is_in_set[first : last + 1] = b"\1" * (last + 1 - first)
@@ -157,7 +158,7 @@ def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
 
 @lru_cache
 def _characters_with_case() -> str:
-    """Join all characters that have an upper or a lower case to a string."""
+    """Return a string of all characters that have an upper or lower case."""
     cased_characters: list[str] = []
     for char in map(chr, range(LAST + 1)):
         if {char.lower(), char.upper(), char.casefold()} != {char}:
@@ -166,8 +167,8 @@ def _characters_with_case() -> str:
 
 
 def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Sort ranges, and join ranges that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3), (5,
-    9). The last number of a range belongs to it."""
+    """Sort ranges and merge overlapping or adjacent ranges: (5, 9), (1, 2), (3, 3) become (1, 3),
+    (5, 9). The bounds are inclusive."""
     merged_ranges: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if not merged_ranges:
@@ -183,7 +184,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 @lru_cache
 def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
-    """Write ranges as a JavaScript set: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
+    """Write ranges as a JavaScript set, e.g. (97, 97), (104, 105), (120, 122) as [ahix-z]."""
     sources = ["[^" if is_negated else "["]
     for first, last in ranges:
         sources.append(_write_code(first))
@@ -195,10 +196,10 @@ def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
 
 
 def _write_code(code: int, outside: bool = False) -> str:
-    """Write a character of a regular expression, given as its code point, with a backslash if it is
-    syntax. All but letters, numbers, punctuation and symbols are written by their number. If the
-    character is outside of a set, [...], a hyphen is not syntax, and JavaScript's flag "u" forbids
-    escaping what is not syntax."""
+    """Write a character, given by its code point. Special characters are escaped with a backslash.
+    All characters except letters, numbers, punctuation and symbols are written as numeric escapes.
+    If the character is outside of a set, [...], a hyphen is not a special character, and must not
+    be escaped because of JavaScript's "u" flag."""
     char = chr(code)
     if char in SYNTAX and not (outside and char == "-"):
         return f"\\{char}"
@@ -209,27 +210,30 @@ def _write_code(code: int, outside: bool = False) -> str:
 
 
 def _write_alternatives(value: tuple[None, list[Any]], flags: int) -> str:
-    """Write alternatives, such as (?:a|b)."""
+    """Write alternatives, e.g. (?:a|b)."""
     _, branches = value
     alternatives = [_write_items(branch, flags) for branch in branches]
     return f"(?:{'|'.join(alternatives)})"
 
 
 def _write_group(value: tuple[int | None, int, int, Any], flags: int) -> str:
-    """Write a group, such as (?:ab). It doesn't capture. In Python a group may set flags for its
-    items, as (?i:ab) does."""
+    """Write a non-capturing group, e.g. (?:ab). In Python, a group can set flags for its items,
+    e.g. (?i:ab)."""
     _, added_flags, removed_flags, tree = value
     flags_of_group = (flags | added_flags) & ~removed_flags
     return f"(?:{_write_items(tree, flags_of_group)})"
 
 
 def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
-    """Write a repeated item with its quantifier, such as (?:a)*. The value is how often it is
-    repeated at least and at most, and its items. `after` follows the quantifier: "?" to repeat as
-    few times as possible. Refuses what JavaScript would repeat differently."""
+    """Write a repeated item with its quantifier, e.g. (?:a)*. The value consists of the minimum and
+    maximum number of repetitions and the items. `after` is appended to the quantifier, e.g. "?" for
+    lazy repetition.
+
+    RAISES (ValueError): If JavaScript would repeat the items differently.
+    """
     least, most, tree = value
     narrowest, widest = tree.getwidth()
-    # What is there at most once, or is always empty, matches the same in both languages.
+    # Items that are repeated at most once or always empty have the same matches in both languages.
     if narrowest == 0 and most != 1 and widest > 0:
         raise ValueError(
             "expected a pattern that doesn't repeat an empty match: JavaScript repeats it "
@@ -247,22 +251,22 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
 
 
 def _write_lazy_repeat(value: tuple[int, int, Any], flags: int) -> str:
-    """Write a lazily repeated item, such as (?:a)*?."""
+    """Write a lazily repeated item, e.g. (?:a)*?."""
     return _write_repeat(value, flags, after="?")
 
 
 def _write_look_around(value: tuple[int, Any], flags: int, sign: str = "=") -> str:
-    """Write a look-around: a pattern that has to match before or after a position, such as (?=a) or
-    (?<=a). The value is the direction, which is below 0 for before, and the items. The sign is "=",
-    or "!" for what must not match there."""
+    """Write a lookaround: a pattern that has to match before or after a position, e.g. (?=a) or
+    (?<=a). The value consists of the direction, which is negative for a lookbehind, and the items.
+    The sign is "=", or "!" for a negative lookaround."""
     direction, tree = value
     sign_of_direction = "<" if direction < 0 else ""
     return f"(?{sign_of_direction}{sign}{_write_items(tree, flags)})"
 
 
 def _write_negative_look_around(value: tuple[int, Any], flags: int) -> str:
-    """Write a negative look-around: a pattern that must not match before or after a position, such
-    as (?!a)."""
+    """Write a negative lookaround: a pattern that must not match before or after a position, e.g.
+    (?!a)."""
     return _write_look_around(value, flags, sign="!")
 
 
@@ -272,8 +276,8 @@ def _write_failure(_: None, flags: int) -> str:
 
 
 def _write_position(kind: Any, flags: int) -> str:
-    """Write a position, such as the end of the text, or the border of a word. In Python, `$` is
-    also the position before a line feed at the end."""
+    """Write an assertion about a position, e.g. the end of the text or a word boundary. In Python,
+    `$` also matches before a line feed at the end of the text."""
     word_ranges = _ranges_of_class(r"\w", flags & re.ASCII)
     word = _write_ranges(word_ranges, is_negated=False)
     is_multiline = bool(flags & re.MULTILINE)
@@ -301,4 +305,4 @@ WRITERS: dict[Any, Callable[[Any, int], str]] = {
     sre.FAILURE: _write_failure,
     sre.AT: _write_position,
 }
-"""A function for each kind of item of a syntax tree."""
+"""The function that writes each kind of item of a syntax tree."""

@@ -1,5 +1,5 @@
-"""Describe the tokenizer of a pipeline for a web page: `javascript/tokenizer.js` makes the same
-tokenizer from the description."""
+"""Description of a pipeline's tokenizer for a web page. `javascript/tokenizer.js` creates an
+equivalent tokenizer from the description."""
 
 import re
 from typing import Any
@@ -17,22 +17,22 @@ METHODS = {
     "token_match": "match",
     "url_match": "match",
 }
-"""The settings of spaCy's tokenizer that are regular expressions, with the method that it calls."""
+"""The tokenizer settings that are regular expressions, with the method that spaCy calls."""
 
 
 def describe_tokenizer(nlp: Language) -> dict[str, Any]:
-    """Describe spaCy's rule tokenizer in what JSON has, for JavaScript.
+    """Describe spaCy's rule-based tokenizer in JSON format, for use in JavaScript.
 
     nlp (Language): The pipeline.
-    RETURNS (dict[str, Any]): Each setting of `METHODS` as a JavaScript regular expression, or None;
-        "infix_can_be_empty", whether an infix may be the empty text, for which JavaScript has
-        another way; "rules", the special cases in the order in which spaCy saves them, each as the
-        list of its tokens; "faster_heuristics", a setting of the tokenizer.
-    RAISES (ValueError): If the tokenizer is of another kind, or has a pattern that JavaScript can't
-        have.
+    RETURNS (dict[str, Any]): Each setting in `METHODS` as a JavaScript regular expression or None;
+        "infix_can_be_empty", whether an infix can match the empty string, which JavaScript handles
+        differently; "rules", the special cases in the order in which spaCy saves them, as lists of
+        tokens; and the tokenizer setting "faster_heuristics".
+    RAISES (ValueError): If the tokenizer is of another type or uses a pattern that isn't supported
+        in JavaScript.
     """
     tokenizer = nlp.tokenizer
-    # A subclass may do something else. (`isinstance` tells mypy the type.)
+    # A subclass may behave differently. (`isinstance` narrows the type for mypy.)
     if not isinstance(tokenizer, Tokenizer) or type(tokenizer) is not Tokenizer:
         kind = type(tokenizer)
         raise ValueError(
@@ -51,9 +51,11 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
 
 
 def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
-    """Find the regular expression of a setting of the tokenizer: see `METHODS`. None if it isn't
-    set. The value of a setting is a method of a regular expression. Any other function is
-    refused."""
+    """Return the regular expression of a tokenizer setting (see `METHODS`), or None if it isn't
+    set.
+
+    RAISES (ValueError): If the setting isn't a method of a regular expression.
+    """
     function = getattr(tokenizer, setting)
     if function is None:
         return None
@@ -68,8 +70,10 @@ def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
 
 
 def _translate(setting: str, pattern: re.Pattern[str]) -> str:
-    """Translate the regular expression of a setting to JavaScript. Refuses what JavaScript can't
-    have, with an error that names the setting."""
+    """Translate the regular expression of a setting to JavaScript.
+
+    RAISES (ValueError): If JavaScript doesn't support the pattern. The message names the setting.
+    """
     try:
         return to_javascript(pattern)
     except ValueError as error:
@@ -77,5 +81,5 @@ def _translate(setting: str, pattern: re.Pattern[str]) -> str:
 
 
 def _words_of(rule: list[dict[Any, Any]]) -> list[str]:
-    """Read the words that a special case is split into: for "don't" these are "do" and "n't"."""
+    """Return the words that a special case is split into, e.g. "do" and "n't" for "don't"."""
     return [intify_attrs(attributes, _do_deprecated=True)[ORTH] for attributes in rule]

@@ -1,1 +1,1 @@
-"""Adapters for other packages."""
+"""Integrations with other packages."""

@@ -1,8 +1,8 @@
-"""Use our pipelines in Presidio (https://microsoft.github.io/presidio), which redacts personal
-data: with the probabilities of their entities as scores, and with their guaranteed sets.
+"""Integration with Presidio (https://microsoft.github.io/presidio), which redacts personal data.
+Presidio uses the probabilities of our pipelines' entities as scores, and their guaranteed sets.
 
-This needs the extra `presidio`; nothing else imports this module. A Presidio entity, such as
-"PERSON", is a kind of entity, like our labels. A mapping has Presidio's entity for each of our
+Requires the extra `presidio`. No other module imports this module. A Presidio entity, e.g.
+"PERSON", is an entity type, like our labels. A mapping assigns a Presidio entity to each of our
 labels.
 """
 
@@ -32,27 +32,27 @@ except ImportError as error:
     ) from error
 
 MIN_SCORE = 1e-6
-"""The lowest score of a result. Presidio would leave out results with the score 0."""
+"""The minimum score of a result. Presidio would drop results with a score of 0."""
 
 DEFAULT_SCORE = 0.85
-"""The score of entities that have no probability. It is Presidio's own default."""
+"""The score of entities without a probability. It is the same as Presidio's default."""
 
 
 class CostnerNlpEngine(SpacyNlpEngine):
-    """A Presidio NLP engine that runs our pipelines, one for each language. See `find_scored_spans`
-    for the entities that it finds.
+    """A Presidio NLP engine that runs our pipelines, one per language. See `find_scored_spans` for
+    its entities.
 
-    A label that `model_to_presidio_entity_mapping` doesn't have keeps its name. Nothing is
+    A label that is not in `model_to_presidio_entity_mapping` keeps its name. Pipelines are never
     downloaded.
     """
 
     engine_name = "spacy_costner"
 
     def load(self) -> None:
-        """Load the pipelines. Presidio calls this.
+        """Load the pipelines. Called by Presidio.
 
-        RAISES (ValueError): If a model has no language or no name, if it is neither installed nor a
-            folder, or if it has no `cost_sensitive_ner`.
+        RAISES (ValueError): If a model has no language or no name, is neither an installed package
+            nor a directory, or has no `cost_sensitive_ner`.
         """
         for model in self.models:
             self._validate_model_params(model)
@@ -64,25 +64,27 @@ class CostnerNlpEngine(SpacyNlpEngine):
                 mapping.setdefault(label, label)
 
     def _get_entities(self, doc: Doc) -> list[Span]:
-        """The entities of a doc. Presidio calls this, and then maps their labels. Raises an error
-        if a label can't be mapped: see `entity_of`."""
+        """Return the entities of a doc. Called by Presidio, which then maps their labels.
+
+        RAISES (ValueError): If a label can't be mapped. See `entity_of`.
+        """
         configuration = self.ner_model_configuration
         entities = [span for span, _ in find_scored_spans(doc)]
         for span in entities:
             if span.label_ not in configuration.labels_to_ignore:
-                # The result isn't needed here: an unknown label raises the error.
+                # The result isn't used, but an unknown label raises an error.
                 entity_of(span, configuration.model_to_presidio_entity_mapping)
         return entities
 
     def _get_scores_for_entities(self, doc: Doc) -> list[float]:
-        """The scores of the entities of a doc, in the order of `_get_entities`. Presidio calls
-        this."""
+        """Return the scores of the entities of a doc, in the same order as `_get_entities`. Called
+        by Presidio."""
         default_score = self.ner_model_configuration.default_score
         return [score for _, score in find_scored_spans(doc, default_score)]
 
 
 class CostnerRecognizer(LocalRecognizer):
-    """A Presidio recognizer that runs one of our pipelines, next to any NLP engine."""
+    """A Presidio recognizer that runs one of our pipelines alongside any NLP engine."""
 
     def __init__(
         self,
@@ -95,15 +97,14 @@ class CostnerRecognizer(LocalRecognizer):
     ) -> None:
         """Initialize the recognizer.
 
-        pipeline (str | Path): The package of the pipeline, or its folder.
-        supported_language (str | None): The language. None: the pipeline's language.
-        mapping (Mapping[str, str] | None): Presidio's entities by our labels. Other labels are
-            mapped by Presidio's `NerModelConfiguration` or, if it doesn't have them, keep their
-            names.
-        default_score (float): The score of entities that other components have set.
-        name (str | None): The name of the recognizer in results. None: the name of its class.
-        RAISES (ValueError): If the pipeline is neither installed nor a folder, or has no
-            `cost_sensitive_ner`.
+        pipeline (str | Path): The package or directory of the pipeline.
+        supported_language (str | None): The language. Defaults to the pipeline's language.
+        mapping (Mapping[str, str] | None): The Presidio entity of each of our labels. Other labels
+            are mapped by Presidio's `NerModelConfiguration` or, if missing, keep their names.
+        default_score (float): The score of entities set by other components.
+        name (str | None): The name of the recognizer in results. Defaults to the class name.
+        RAISES (ValueError): If the pipeline is neither an installed package nor a directory, or if
+            it has no `cost_sensitive_ner`.
         """
         check_pipeline(pipeline)
         self.nlp = spacy.load(pipeline)
@@ -119,7 +120,7 @@ class CostnerRecognizer(LocalRecognizer):
         )
 
     def load(self) -> None:
-        """Do nothing. Presidio calls this, but the pipeline is already loaded."""
+        """Do nothing, because the pipeline is already loaded. Called by Presidio."""
 
     def analyze(
         self, text: str, entities: list[str], nlp_artifacts: Any = None
@@ -127,10 +128,10 @@ class CostnerRecognizer(LocalRecognizer):
         """Find entities in a text.
 
         text (str): The text.
-        entities (list[str]): The kinds of entities to find, by Presidio's names.
-        nlp_artifacts (Any): The results of Presidio's NLP engine, which are not needed.
-        RETURNS (list[RecognizerResult]): The entities of these kinds, with their scores.
-        RAISES (ValueError): If the pipeline finds a label that can't be mapped: see `entity_of`.
+        entities (list[str]): The Presidio entities to find.
+        nlp_artifacts (Any): The results of Presidio's NLP engine. Not used.
+        RETURNS (list[RecognizerResult]): The entities with their scores.
+        RAISES (ValueError): If the pipeline predicts a label that can't be mapped. See `entity_of`.
         """
         metadata = {
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
@@ -152,40 +153,41 @@ class CostnerRecognizer(LocalRecognizer):
 
 
 def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tuple[Span, float]]:
-    """Find the spans of a doc that Presidio gets. Of a component with a guarantee these are its
-    guaranteed set, of other components their entities.
+    """Find the spans of a doc to pass to Presidio: the guaranteed sets of components with a
+    guarantee, and the entities of all other components.
 
-    Where results overlap, Presidio's anonymizer may leave some of their text. So each token is in
-    at most one span: where spans overlap, the less probable one loses the tokens that they share.
+    If results overlap, Presidio's anonymizer may not redact all of their text. To avoid this, each
+    token is assigned to at most one span: if spans overlap, the less probable span loses the shared
+    tokens.
 
-    doc (Doc): A doc that a pipeline has annotated, after `prepare` has turned its alternatives off:
-        they would count as entities here.
+    doc (Doc): A doc processed by a pipeline for which `prepare` was called. It contains no
+        alternatives to entities, which would be treated as entities.
     default_score (float): The score of entities without a probability.
-    RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by their begins.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores, sorted by start.
     """
-    # The groups that our components have written. A component writes its entities under a key and,
-    # if it has a guarantee, its guaranteed set under the same key with a suffix.
+    # The span groups written by our components. A component writes its entities under a key and, if
+    # it has a guarantee, its guaranteed set under the same key with a suffix.
     groups: dict[str, SpanGroup] = {}
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
 
     scored_spans: list[tuple[Span, float]] = []
-    our_spans: set[tuple[int, int]] = set()  # in tokens
+    our_spans: set[tuple[int, int]] = set()  # (start, end) in tokens
     for key, group in groups.items():
-        # If tokens were merged since, a span may end within a token. It then gets the whole token.
+        # If tokens were merged afterwards, a span may end within a token. If so, expand the span.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
         our_spans.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
-            continue  # The guaranteed set, another group, counts instead of these entities.
+            continue  # use the guaranteed set, which is another group, instead of the entities
         for span, score in spans_of_group:
             presidio_score = default_score
-            if not isnan(score):  # NaN: the span has no probability.
+            if not isnan(score):  # NaN means that the span has no probability
                 presidio_score = max(score, MIN_SCORE)
             scored_spans.append((span, presidio_score))
 
-    # The entities of other components
+    # Entities of other components
     for ent in doc.ents:
         if (ent.start, ent.end) not in our_spans:
             scored_spans.append((ent, default_score))
@@ -193,38 +195,38 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
 
 
 def _without_overlap(doc: Doc, scored_spans: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
-    """Remove overlap between spans: give each token to the most probable span that has it. Of other
-    spans, the rest is kept, which may be several pieces. Returns the spans with their scores,
-    ordered by their begins."""
-    is_free = numpy.ones(len(doc), dtype=bool)  # whether no span has the token yet. Shape: (T,)
+    """Remove overlaps between spans by assigning each token to the most probable span that contains
+    it. The remaining parts of other spans are kept, possibly as several pieces. Return the spans
+    with their scores, sorted by start."""
+    is_free = numpy.ones(len(doc), dtype=bool)  # tokens not assigned to a span yet. Shape: (T,)
     disjoint: list[tuple[Span, float]] = []
     for span, score in sorted(scored_spans, key=_score, reverse=True):
         is_free_in_span = is_free[span.start : span.end]
-        # Find the pieces of the span: runs of free tokens. A run begins or ends where a token
-        # differs from the one before it. For example, True False False True has the edges 0, 1, 3
-        # and 4: the first run begins at 0 and ends before 1, the second begins at 3.
+        # Find the pieces of the span, i.e. runs of free tokens. A run begins or ends if a token
+        # differs from the previous token. For example, True False False True has edges at 0, 1, 3
+        # and 4: the first run is from 0 to 1 (exclusive), the second one starts at 3.
         edges = numpy.flatnonzero(numpy.diff(is_free_in_span, prepend=False, append=False))
         edges += span.start
         begins = edges[::2].tolist()
         ends = edges[1::2].tolist()
         for begin, end in zip(begins, ends):
             disjoint.append((Span(doc, begin, end, label=span.label), score))
-        is_free_in_span[:] = False  # This changes `is_free`, as the slice is a view of it.
+        is_free_in_span[:] = False  # also updates `is_free`, because the slice is a view
     return sorted(disjoint, key=lambda span_and_score: span_and_score[0].start)
 
 
 def _score(span_and_score: tuple[Span, float]) -> float:
-    """The score of a span, by which spans are sorted."""
+    """Return the score of a span, for sorting."""
     _, score = span_and_score
     return score
 
 
 def prepare(nlp: Language) -> set[str]:
-    """Prepare a pipeline for Presidio. Its components of the factory `cost_sensitive_ner` are set
-    to write the probabilities of entities, but not the alternatives to them.
+    """Prepare a pipeline for Presidio. All `cost_sensitive_ner` components are set to write the
+    probabilities of entities, but no alternatives.
 
     RETURNS (set[str]): The labels of all components that set `doc.ents`.
-    RAISES (ValueError): If the pipeline has no such component.
+    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component.
     """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if not components:
@@ -247,8 +249,11 @@ def prepare(nlp: Language) -> set[str]:
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Look up Presidio's entity for the label of a span. Raises an error if the mapping doesn't
-    have the label, as Presidio would silently leave the text of such spans as it is."""
+    """Return the Presidio entity for the label of a span.
+
+    RAISES (ValueError): If the label is not in the mapping. (Presidio would silently leave the text
+        of such spans unchanged.)
+    """
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected a Presidio entity for each label, got none for {span.label_!r}"
@@ -257,7 +262,10 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 
 def check_pipeline(name: str | Path) -> None:
-    """Check that a pipeline is installed, or is a folder. Otherwise Presidio would try to download
-    it."""
+    """Check that a pipeline is an installed package or a directory. Presidio would try to download
+    other pipelines.
+
+    RAISES (ValueError): If it is neither.
+    """
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

@@ -1,4 +1,4 @@
-"""Scores, significance tests, calibration, guarantees and tests for a shift."""
+"""Scores, significance tests, calibration, risk guarantees and shift detection."""
 
 from .scores import (
     Difference,

@@ -1,16 +1,17 @@
-"""Forecast a learning curve: how good a model will be with more training texts, with an interval.
+"""Forecasts of learning curves: the expected score with more training texts, with an interval.
 
-A score is a share, such as F, precision or recall. Its curve is a Gaussian process of the log odds
-of the score over x = log2(n / n_1), where n is the number of training texts, and n_1 the lowest
-number with a measured score:
+A score is a proportion, e.g. F-score, precision or recall. Its learning curve is modeled by a
+Gaussian process of the log odds of the score over x = log2(n / n_1), where n is the number of
+training texts and n_1 the smallest n with a measured score:
 
     log odds(x) = level + slope x + roughness W(x)
 
-The slope is normal, as slopes of other corpora are. W is integrated Brownian motion: by chance, the
-slope changes little by little. So the forecast goes on with the present slope, and becomes less
-sure with each doubling. A measured score has two errors: held-out texts are a sample, the same for
-all points of the curve, and so are training texts. The variance of the first is estimated from the
-texts, that of the second is `noise` divided by the number of entities in the training texts.
+The slope has a normal prior based on other corpora. W is integrated Brownian motion, which lets the
+slope vary slowly. The forecast therefore continues with the current slope and becomes less certain
+with each doubling. Measured scores have two sources of error: the sample of held-out texts, which
+is shared by all points of the curve, and the sample of training texts. The variance of the first
+error is estimated from the texts. The variance of the second error is `noise` divided by the number
+of entities in the training texts.
 
 Rasmussen & Williams (2006), "Gaussian Processes for Machine Learning", sections 2.2, 2.7 and 6.3.
 """
@@ -29,25 +30,25 @@ CONFIDENCE = 0.9
 """The probability that an interval contains the score."""
 
 LEVEL_SD = 3.0
-"""The standard deviation of the level: nearly all scores are possible."""
+"""The prior standard deviation of the level. It is large enough to allow nearly all scores."""
 
 SMOOTHING = 0.5
-"""Added to the numbers of right and wrong, so that log odds of 0 and 1 are finite."""
+"""Added to the counts of right and wrong, so that the log odds of 0 and 1 are finite."""
 
 MAX_TIMES = 16
-"""The largest number of texts that is searched, as a multiple of the present number."""
+"""The largest number of texts to search, as a multiple of the current number."""
 
 POINTS_PER_DOUBLING = 64
-"""The number of places on the curve at which a score is searched, for each doubling."""
+"""The number of points per doubling at which the curve is evaluated to find a score."""
 
 
 class CurvePrior(NamedTuple):
-    """What is known about learning curves before one is measured, for log odds and doublings.
+    """The prior of a learning curve, in terms of log odds and doublings.
 
-    slope (float), slope_sd (float): The mean and the standard deviation of the slope.
-    roughness (float): The standard deviation of the change of the slope in a doubling.
-    noise (float): The variance of the error that comes from the choice of the training texts, if
-        these have one entity.
+    slope (float), slope_sd (float): The mean and standard deviation of the slope.
+    roughness (float): The standard deviation of the change of the slope per doubling.
+    noise (float): The variance caused by the choice of training texts, if the texts contain a
+        single entity.
     """
 
     slope: float
@@ -57,58 +58,59 @@ class CurvePrior(NamedTuple):
 
 
 PRIOR = CurvePrior(slope=0.22, slope_sd=0.1, roughness=0.04, noise=2.0)
-"""The prior of named entities: fitted to the curves and truths of benchmarks/forecast.py, of all
-labels and of each label, and rounded. As these are four corpora only, the slope varies a little
-more than it does there."""
+"""The prior for named entities, fitted to the curves and true scores of benchmarks/forecast.py,
+overall and per label, and rounded. The standard deviation of the slope was increased a little,
+because there are only four corpora."""
 
 
 class ScoreCounts(NamedTuple):
-    """The counts of a score: it is 1 - wrong / total. The rows are the measured points of the
-    curve, the columns the held-out texts. Shapes: (P, U)"""
+    """The counts that define a score as 1 - wrong / total. Rows are the measured points of the
+    curve, columns the held-out texts. Shapes: (P, U)"""
 
     wrong: Floats2d
     total: Floats2d
 
     @classmethod
     def of_f(cls, counts: Floats3d) -> "ScoreCounts":
-        """The counts of F, (fp + fn) / (2 tp + fp + fn). Shape of tp, fp and fn: (P, U, 3)"""
+        """Create the counts of F-score, (fp + fn) / (2 tp + fp + fn), from tp, fp and fn.
+        Shape: (P, U, 3)"""
         tp, fp, fn = numpy.moveaxis(counts, -1, 0)
         return cls(fp + fn, 2 * tp + fp + fn)
 
     @classmethod
     def of_precision(cls, counts: Floats3d) -> "ScoreCounts":
-        """The counts of precision, fp / (tp + fp). Shape of tp, fp and fn: (P, U, 3)"""
+        """Create the counts of precision, fp / (tp + fp), from tp, fp and fn. Shape: (P, U, 3)"""
         tp, fp, _ = numpy.moveaxis(counts, -1, 0)
         return cls(fp, tp + fp)
 
     @classmethod
     def of_recall(cls, counts: Floats3d) -> "ScoreCounts":
-        """The counts of recall, fn / (tp + fn). Shape of tp, fp and fn: (P, U, 3)"""
+        """Create the counts of recall, fn / (tp + fn), from tp, fp and fn. Shape: (P, U, 3)"""
         tp, _, fn = numpy.moveaxis(counts, -1, 0)
         return cls(fn, tp + fn)
 
     def scores(self) -> Floats1d:
-        """The measured scores. A score of nothing is 0. Shape: (P,)"""
+        """Return the measured scores. A score is 0 if the total is 0. Shape: (P,)"""
         total = self.total.sum(axis=1)
         return (total - self.wrong.sum(axis=1)) / numpy.where(total == 0, 1, total)
 
     def log_odds(self) -> Floats1d:
-        """The log odds of the scores, smoothed. Shape: (P,)"""
+        """Return the smoothed log odds of the scores. Shape: (P,)"""
         wrong = self.wrong.sum(axis=1)
         right = self.total.sum(axis=1) - wrong
         return numpy.log((right + SMOOTHING) / (wrong + SMOOTHING))
 
     def covariance(self) -> Floats2d:
-        """The covariance of the log odds at the points of the curve, as other held-out texts have
-        others. It is that of the infinitesimal jackknife, which the bootstrap over texts
-        approximates. Shape: (P, P)
+        """Compute the covariance of the log odds at the points of the curve, due to the choice of
+        held-out texts, using the infinitesimal jackknife. The bootstrap over texts would give
+        approximately the same result. Shape: (P, P)
 
         Efron & Tibshirani (1993), "An Introduction to the Bootstrap", section 21.4."""
-        # What is added by `SMOOTHING` counts as two more texts, one of them right, one wrong.
+        # Treat the counts added by `SMOOTHING` as two additional texts: one right, one wrong.
         added = numpy.full((len(self.total), 1), SMOOTHING)
         right = numpy.hstack([self.total - self.wrong, added, 0 * added])
         wrong = numpy.hstack([self.wrong, 0 * added, added])
-        # How much a text moves the log odds if it has more weight. Shape: (P, U + 2)
+        # The change in log odds per additional weight of a text. Shape: (P, U + 2)
         influence = right / right.sum(axis=1, keepdims=True)
         influence -= wrong / wrong.sum(axis=1, keepdims=True)
         n_texts = influence.shape[1]
@@ -116,7 +118,7 @@ class ScoreCounts(NamedTuple):
 
 
 class ForecastScores(NamedTuple):
-    """Scores, and their intervals. Shapes: (n,)"""
+    """Scores and their intervals. Shapes: (n,)"""
 
     value: Floats1d
     low: Floats1d
@@ -124,12 +126,12 @@ class ForecastScores(NamedTuple):
 
 
 class TextsNeeded(NamedTuple):
-    """How many training texts a score takes. None: more than `MAX_TIMES` times as many as there
-    are.
+    """The number of training texts needed to reach a score. None if it is more than `MAX_TIMES`
+    times the current number.
 
-    value (float | None): The number of texts where the curve has the score.
-    low (float | None), high (float | None): The numbers of texts where the upper and the lower end
-        of the interval have the score.
+    value (float | None): The number of texts at which the curve reaches the score.
+    low (float | None), high (float | None): The numbers of texts at which the upper and the lower
+        bound of the interval reach the score.
     """
 
     value: float | None
@@ -139,12 +141,12 @@ class TextsNeeded(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedCurve:
-    """A learning curve that was fitted to measured scores: see `fit_curve`.
+    """A learning curve fitted to measured scores. See `fit_curve`.
 
-    n_texts (Floats1d): The numbers of training texts that were measured. Shape: (P,)
-    weights (Floats1d): The solution of the linear system of the process. Shape: (P,)
-    precision (Floats2d): The inverse of the covariance of what was measured. Shape: (P, P)
-    entities_per_text (float): The mean number of entities in a text.
+    n_texts (Floats1d): The measured numbers of training texts. Shape: (P,)
+    weights (Floats1d): The inverse covariance times the residuals of the log odds. Shape: (P,)
+    precision (Floats2d): The inverse covariance of the measured values. Shape: (P, P)
+    entities_per_text (float): The mean number of entities per text.
     prior (CurvePrior): The prior.
     """
 
@@ -155,10 +157,10 @@ class FittedCurve:
     prior: CurvePrior
 
     def forecast(self, n_texts: Floats1d, *, confidence: float = CONFIDENCE) -> ForecastScores:
-        """Forecast the score of a model that is trained on more texts. The interval is for one
-        such model, scored on very many texts like these.
+        """Forecast the score of a model trained on more texts. The interval is for the score of a
+        single model, evaluated on a very large number of similar texts.
 
-        n_texts (Floats1d): The numbers of texts, at least the lowest measured one. Shape: (n,)
+        n_texts (Floats1d): The numbers of texts, at least the smallest measured one. Shape: (n,)
         confidence (float): The probability that an interval contains the score.
         RETURNS (ForecastScores): The scores with their intervals. Shapes: (n,)
         """
@@ -167,8 +169,8 @@ class FittedCurve:
         covariance = kernel(x, measured_x, self.prior)  # (n, P)
         log_odds = self.prior.slope * x + covariance @ self.weights
 
-        # The measured scores explain a part of the variance of the curve. A single model varies
-        # around the curve, too.
+        # The measured scores explain part of the variance of the curve. In addition, a single model
+        # varies around the curve.
         curve_variance = numpy.diag(kernel(x, x, self.prior))
         explained = ((covariance @ self.precision) * covariance).sum(axis=1)
         noise = training_noise(n_texts, self.entities_per_text, self.prior)
@@ -184,19 +186,19 @@ class FittedCurve:
     def find_n_texts(
         self, score: float, n_now: int, *, confidence: float = CONFIDENCE
     ) -> TextsNeeded:
-        """Find how many training texts a score takes.
+        """Find the number of training texts needed to reach a score.
 
         score (float): The score.
-        n_now (int): The number of texts that there are. Smaller numbers aren't searched.
+        n_now (int): The current number of texts, and the smallest number to search.
         confidence (float): The probability of the interval.
-        RETURNS (TextsNeeded): The number of texts. It is `n_now` if these are enough.
+        RETURNS (TextsNeeded): The number of texts, or `n_now` if it is already sufficient.
         """
         n_points = int(numpy.log2(MAX_TIMES) * POINTS_PER_DOUBLING) + 1
         n_texts = numpy.geomspace(n_now, MAX_TIMES * n_now, n_points)
         curve = self.forecast(n_texts, confidence=confidence)
 
         def first_reaching(scores: Floats1d) -> float | None:
-            """The lowest number of texts where the curve of the scores has the score."""
+            """Return the smallest number of texts at which a curve reaches the score."""
             reached = numpy.flatnonzero(scores >= score)
             return float(n_texts[reached[0]]) if len(reached) else None
 
@@ -208,17 +210,17 @@ class FittedCurve:
 def fit_curve(
     n_texts: Floats1d, score: ScoreCounts, entities_per_text: float, prior: CurvePrior = PRIOR
 ) -> FittedCurve:
-    """Fit a learning curve to the scores of models of several sizes.
+    """Fit a learning curve to the scores of models trained on different numbers of texts.
 
-    n_texts (Floats1d): The numbers of training texts, ascending. Shape: (P,)
+    n_texts (Floats1d): The numbers of training texts in ascending order. Shape: (P,)
     score (ScoreCounts): The counts of the score. Shapes: (P, U)
-    entities_per_text (float): The mean number of entities in a text.
+    entities_per_text (float): The mean number of entities per text.
     prior (CurvePrior): The prior.
-    RETURNS (FittedCurve): The curve.
+    RETURNS (FittedCurve): The fitted curve.
     """
     x = numpy.log2(n_texts / n_texts[0])
     noise = training_noise(n_texts, entities_per_text, prior)
-    # The curve varies, and so do the held-out and the training texts.
+    # The sum of the covariances of the curve, the held-out texts and the training texts.
     covariance = kernel(x, x, prior) + score.covariance() + numpy.diag(noise)
     precision = numpy.linalg.inv(covariance)
     residuals = score.log_odds() - prior.slope * x
@@ -227,10 +229,10 @@ def fit_curve(
 
 
 def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior = PRIOR) -> float:
-    """Expect the score of a model with more training texts from its score alone: its log odds grow
-    with the mean slope of the prior.
+    """Estimate the score of a model with more training texts from its current score. The log odds
+    are assumed to grow with the mean slope of the prior.
 
-    score (float): The score. One of 0 or 1 stays the same.
+    score (float): The current score. A score of 0 or 1 stays the same.
     n_texts (int): The number of training texts.
     n_more (int): The number of additional texts.
     RETURNS (float): The expected score.
@@ -243,8 +245,9 @@ def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior 
 
 
 def kernel(x: Floats1d, other_x: Floats1d, prior: CurvePrior) -> Floats2d:
-    """The covariance of the log odds at x and other x, doublings from the lowest number: of the
-    level, of the slope, and of integrated Brownian motion. Shape: (x, other x)"""
+    """Compute the prior covariance of the log odds at x and other x, where x is the number of
+    doublings. It is the sum of the covariances of the level, the slope and the integrated Brownian
+    motion. Shape: (x, other x)"""
     lower = numpy.minimum(x[:, None], other_x)
     higher = numpy.maximum(x[:, None], other_x)
     motion = lower**2 * (3 * higher - lower) / 6
@@ -253,5 +256,5 @@ def kernel(x: Floats1d, other_x: Floats1d, prior: CurvePrior) -> Floats2d:
 
 
 def training_noise(n_texts: Floats1d, entities_per_text: float, prior: CurvePrior) -> Floats1d:
-    """The variance of the log odds from the choice of the training texts. Shape: (n,)"""
+    """Compute the variance of the log odds caused by the choice of training texts. Shape: (n,)"""
     return prior.noise / numpy.maximum(entities_per_text * numpy.asarray(n_texts), 1)

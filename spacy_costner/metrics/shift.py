@@ -1,12 +1,12 @@
-"""Test without labels whether new docs are still like the calibration docs.
+"""Detect without labels whether new docs differ from the calibration docs.
 
-Each doc has a score, which says how unsure the model is of it. The conformal p-value of a new doc
-compares its score with the scores of the calibration docs and of the new docs before it. If new
-docs are like calibration docs (exchangeable), p-values are independent and uniform. Bets on small
-p-values win money only if they are not. The money is a martingale, and if it gets large, the test
-alarms.
+The score of a doc measures the model's uncertainty. The conformal p-value of a new doc compares its
+score with the scores of the calibration docs and the previous new docs. If new docs are like
+calibration docs (exchangeable), the p-values are independent and uniform. Otherwise, bets on small
+p-values can make money. The capital of the bets is a martingale, and the test raises an alarm if it
+becomes large.
 
-In shapes, T is the number of new docs, and 19 bets are made on each (see `BETS`).
+In shapes, T is the number of new docs. There are 19 bets on each doc (see `BETS`).
 
 Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter 7. Vovk et al.
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
@@ -22,44 +22,45 @@ import numpy
 from thinc.types import Floats1d, Floats2d
 
 EntityCounts = dict[str, list[float]]
-"""For each label three numbers of entities: the expected number of correct ones, the number of
-predicted ones, and the expected number of annotated ones."""
+"""Three numbers of entities per label: the expected number of correct entities, the number of
+predicted entities and the expected number of annotated entities."""
 
 ALARM = 100.0
-"""The martingale at which the test alarms. If docs are exchangeable, the probability that it ever
-gets so high is at most 1 / `ALARM`, by Ville's inequality."""
+"""The value of the martingale that triggers an alarm. If docs are exchangeable, the probability of
+ever reaching it is at most 1 / `ALARM`, by Ville's inequality."""
 
 BETS = numpy.arange(1, 20) / 20
-"""The exponents b of the bets, .05 to .95: see `log_products`."""
+"""The exponents b of the bets, 0.05 to 0.95. See `log_products`."""
 
 ENOUGH = 50
-"""The minimum number of calibration docs with the same value of a key (such as a source), so that
-there is a test for docs with this value."""
+"""The minimum number of calibration docs with the same value of a key (e.g. a source) that is
+required to test docs with this value."""
 
 MOST_TESTED = 100_000
-"""The maximum number of docs that are tested in random order."""
+"""The maximum number of docs to test in random order."""
 
 MOST_LOG = 700.0
-"""The logarithm of the highest martingale that is shown. (Python's `exp` overflows above 709.)"""
+"""The logarithm of the highest martingale to display. (Python's `exp` overflows above 709.)"""
 
 
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
-    """Compute the p-value of each new doc: the share of calibration docs and earlier docs with a
-    higher score, with its own score counted, too. Of the docs with the same score (ties), a random
-    share u counts. `pool` has the scores a_i of the calibration docs and earlier docs, sorted; the
-    scores of the new docs are added to it. `shares` has u_t: random numbers above 0 and at most 1.
-    Shapes: (T,), (T,) to (T,)
+    """Compute the p-value of each new doc: the fraction of calibration docs and earlier docs with a
+    higher score, counting the doc itself. A random fraction u of the ties is included.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    a_t is the score of doc t, and n_t the number of calibration docs and earlier docs, which are
-    the docs i. p-values are above 0 and at most 1. They stay the same if more docs follow.
+    a_t is the score of doc t, and i ranges over the n_t calibration docs and earlier docs. The
+    p-values are above 0 and at most 1, and don't depend on later docs.
+
+    `pool` contains the sorted scores a_i of the calibration docs and earlier docs. The scores of
+    the new docs are added to it. `shares` contains the random numbers u_t, above 0 and at most 1.
+    Shapes: (T,), (T,) to (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
     p_values = numpy.empty(len(scores))
     for i, (score, share) in enumerate(zip(scores.tolist(), shares.tolist())):
-        # The pool is sorted: bisection counts the scores below this one, and those up to it.
+        # Use bisection on the sorted pool to count the scores below, and up to, this score.
         n_below = bisect_left(pool, score)
         n_not_above = bisect_right(pool, score)
         n_above = len(pool) - n_not_above
@@ -70,23 +71,23 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 
 
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
-    """Compute the logarithm of the money of each bet after each doc. A bet begins with 1. With the
-    exponent b, it multiplies its money by b p^(b - 1) at a doc with the p-value p. That factor is
-    above 1 if p is small. `before` has the logarithm for each bet before the first of these docs.
+    """Compute the log capital of each bet after each doc. A bet starts with a capital of 1. The bet
+    with exponent b multiplies its capital by b p^(b - 1) after a doc with p-value p. This factor is
+    above 1 if p is small. `before` contains the log capital of each bet before the first doc.
     Shapes: (T,), (bets,) to (T, bets)
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
     """
     steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]  # shape: (T, bets)
-    # `cumsum` adds doc after doc, beginning with `before`. So several calls give exactly the same
-    # floats as one call with all docs.
+    # `cumsum` adds the docs one by one, starting with `before`, so several calls result in exactly
+    # the same floats as a single call with all docs.
     sums = numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)
     return sums[1:]
 
 
 def log_martingale(products: Floats2d) -> Floats1d:
-    """Compute the logarithm of the martingale after each doc. The martingale is the mean of the
-    money of all bets: see `log_products`. Shapes: (T, bets) to (T,)
+    """Compute the log martingale after each doc. The martingale is the mean capital of all bets.
+    See `log_products`. Shapes: (T, bets) to (T,)
 
     Vovk et al. (2021), section 3: the simple mixture, over a grid.
     """
@@ -94,39 +95,39 @@ def log_martingale(products: Floats2d) -> Floats1d:
 
 
 class Stream:
-    """The docs of a test so far, to which more docs can be added.
+    """A stream of tested docs, to which more docs can be added.
 
-    The shares of ties (see `conformal_p_values`) are random numbers. Their seed is made of `seed`
-    and of the digest of the calibration docs. So a test has the same result when it is repeated,
-    and tests against different calibration docs draw different shares: their false alarms don't
-    all depend on the same numbers.
+    Ties are broken at random (see `conformal_p_values`). The random numbers are seeded with `seed`
+    and the digest of the calibration docs. A repeated test therefore has the same result, while
+    tests against different calibration docs use different random numbers, so that their false
+    alarms are not correlated.
 
-    calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
-    seed (int): Chooses the shares of ties.
+    calibration (Mapping[str, Any]): The calibration docs. See `find_shift`.
+    seed (int): The seed for breaking ties.
     scores (list[float]): The score of each doc so far.
     p_values (list[float]): The p-value of each doc so far.
-    log_martingale (list[float]): The logarithm of the martingale after each doc so far.
+    log_martingale (list[float]): The log martingale after each doc so far.
     """
 
     def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
         self.calibration = calibration
         self.seed = seed
         self._generator = numpy.random.default_rng([seed, int(calibration["digest"], 16)])
-        # The scores that the next doc is ranked among, sorted: see `conformal_p_values`. They are
-        # rounded as the scores of new docs are: see `rounded`.
+        # The sorted scores that the next doc is compared with. See `conformal_p_values`. They are
+        # rounded in the same way as the scores of new docs. See `rounded`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
-        # The logarithm of the money of each bet after the last doc: see `log_products`.
+        # The log capital of each bet after the last doc. See `log_products`.
         self._log_products = numpy.zeros(len(BETS))
         self.scores: list[float] = []
         self.p_values: list[float] = []
         self.log_martingale: list[float] = []
 
     def add(self, scores: Floats1d) -> None:
-        """Test further docs: compute the p-value of each, and continue the martingale.
+        """Test more docs: compute their p-values and continue the martingale.
 
-        scores (Floats1d): The scores of the docs, in their order. Shape: (T,)
+        scores (Floats1d): The scores of the docs, in order. Shape: (T,)
         """
-        # `random` draws from 0 up to, but not including, 1. A share has to be above 0.
+        # `random` draws from [0, 1), but the fractions must be above 0.
         shares = 1 - self._generator.random(len(scores))
         p_values = conformal_p_values(self._pool, scores, shares)
         products = log_products(p_values, before=self._log_products)
@@ -137,7 +138,7 @@ class Stream:
         self.log_martingale += log_martingale(products).tolist()
 
     def up_to(self, n_docs: int) -> "Stream":
-        """Return the stream of the first docs only. If no docs were added since, it is this
+        """Return the stream of the first `n_docs` docs. If no other docs were added, return this
         stream."""
         if n_docs == len(self.scores):
             return self
@@ -149,16 +150,16 @@ class Stream:
 class Shift(NamedTuple):
     """The result of a test.
 
-    stream (Stream): The docs that were tested. It has more docs if another test went on from this
-        one.
-    n_docs (int): The number of docs that were tested.
-    highest (float): The logarithm of the martingale where it is highest. It is 0 before any doc.
-    level (float): The martingale at which the test alarms.
-    alarm (int | None): The number of the doc, counted from 1, at which the test first alarms. None:
-        it doesn't.
-    counts (EntityCounts): The numbers of entities by label: see `EntityCounts`.
-    approximate (bool): Whether the temperature was fitted on the calibration docs. Then false
-        alarms may be more frequent than 1 / level.
+    stream (Stream): The tested docs. Includes additional docs if another test has continued this
+        test.
+    n_docs (int): The number of tested docs.
+    highest (float): The maximum of the log martingale. It starts at 0.
+    level (float): The value of the martingale that triggers an alarm.
+    alarm (int | None): The number of the doc, starting from 1, that triggered the first alarm. None
+        if there is no alarm.
+    counts (EntityCounts): The numbers of entities by label. See `EntityCounts`.
+    approximate (bool): Whether the temperature was fitted on the calibration docs. If so, the rate
+        of false alarms may exceed 1 / level.
     """
 
     stream: Stream
@@ -171,7 +172,7 @@ class Shift(NamedTuple):
 
     @property
     def scores(self) -> Floats1d:
-        """The score of each doc: the entropy of its path, divided by 1 + the expected number of its
+        """The score of each doc: the entropy of its paths, divided by 1 + the expected number of
         entities. Shape: (T,)"""
         return numpy.asarray(self.stream.scores[: self.n_docs])
 
@@ -182,12 +183,12 @@ class Shift(NamedTuple):
 
     @property
     def log_martingale(self) -> Floats1d:
-        """The logarithm of the martingale after each doc. Shape: (T,)"""
+        """The log martingale after each doc. Shape: (T,)"""
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state from which a later test can continue, as JSON: the "scores" and "counts"
-        of the docs, the "seed", and the "digest" of the calibration docs."""
+        """Return the state required to continue the test later, in JSON format: the "scores" and
+        "counts" of the docs, the "seed" and the "digest" of the calibration docs."""
         return {
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
@@ -197,10 +198,10 @@ class Shift(NamedTuple):
 
     @property
     def expected(self) -> dict[str, Any]:
-        """Precision, recall and F that the model expects of itself, by the names that spaCy's
-        scorer has for them. A score is None if no entity is predicted or expected. After an alarm
-        the model is too sure, and the scores are probably too high."""
-        # The zeros are for a component without labels: the sum has three numbers then, too.
+        """The precision, recall and F-score that the model expects for its predictions, using the
+        keys of spaCy's scorer. A score is None if no entity is predicted or expected. After an
+        alarm, the model is overconfident and the scores are probably too high."""
+        # Include zeros so that the sum consists of three numbers even without labels.
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
         overall = expected_prf(total)
         return {
@@ -212,12 +213,12 @@ class Shift(NamedTuple):
 
     @property
     def highest_martingale(self) -> float:
-        """The martingale where it is highest; not its logarithm."""
+        """The maximum of the martingale (not its logarithm)."""
         return exp(min(self.highest, MOST_LOG))
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The result of the test, as JSON."""
+        """The result of the test in JSON format."""
         return {
             "docs": self.n_docs,
             "martingale": self.highest_martingale,
@@ -228,14 +229,14 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A text that says whether the test alarms, and how high the martingale was."""
+        """A summary of whether the test raised an alarm and how high the martingale was."""
         verdict = f"no alarm in {self.n_docs:,} docs"
         if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
         return f"{verdict} (martingale up to {self.highest_martingale:.3g} of {self.level:g})"
 
     def as_text(self) -> str:
-        """Describe the result of the test and the expected scores in a line of text."""
+        """Return the result of the test and the expected scores as a line of text."""
         expected = self.expected
         scores: list[str] = []
         for name in ("p", "r", "f"):
@@ -246,13 +247,13 @@ class Shift(NamedTuple):
             scores.append(f"{name.upper()} {percentage}")
         title = "expected"
         if self.alarm is not None:
-            # The model is too sure of such texts, so the true scores are probably lower.
+            # The model is overconfident on such texts, so the true scores are probably lower.
             title = "expected, optimistic:"
         return f"{self.verdict}; {title} {', '.join(scores)}"
 
 
 def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
-    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see
+    """Compute precision ("p"), recall ("r") and F-score ("f") from the three counts of a label. See
     `EntityCounts`. A score is None if no entity is predicted or expected."""
     n_correct, n_predicted, n_annotated = counts
     scores: dict[str, float | None] = {"p": None, "r": None, "f": None}
@@ -261,33 +262,31 @@ def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
     if n_annotated > 0:
         scores["r"] = n_correct / n_annotated
     if n_predicted > 0 and n_annotated > 0:
-        # Twice the correct ones, divided by all predicted and all annotated ones.
+        # F is twice the number of correct entities divided by predicted plus annotated entities.
         scores["f"] = n_correct / ((n_predicted + n_annotated) / 2)
     return scores
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
-    """Put scores into random order, and take at most `MOST_TESTED` of them, as a test of more would
-    take long. A test of docs in random order says whether the docs as a whole are like the
-    calibration docs. (In their own order, it would also find changes from the first docs to the
-    last.) Shape: (T,)"""
+    """Shuffle scores and return at most `MOST_TESTED` of them, to limit the runtime of the test.
+    Testing docs in random order shows whether the docs as a whole are like the calibration docs. In
+    the original order, the test would also detect changes within the docs. Shape: (T,)"""
     order = numpy.random.default_rng(seed).permutation(len(scores))
     return numpy.asarray(scores, dtype="float64")[order[:MOST_TESTED]]
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Round scores to four significant digits, as tests compare them. Further digits of the score
-    of a doc may depend on the other docs of its batch. Shape: (T,)"""
+    """Round scores to four significant digits for comparison in tests. Further digits may depend on
+    the other docs in the batch. Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
 def digest_of_scores(scores: Floats1d) -> str:
-    """Compute a digest of the scores of calibration docs. It is saved with a test, to check later
-    that the test continues with the same calibration docs. It is also a part of a seed: see
-    `Stream`.
+    """Compute a digest of the scores of calibration docs. It is saved with a test to verify that
+    the test is continued with the same calibration docs. It is also used as a seed. See `Stream`.
 
-    scores (Floats1d): The scores of the calibration docs, not rounded, in order.
-    RETURNS (str): The digest, a hexadecimal number.
+    scores (Floats1d): The unrounded scores of the calibration docs, in order.
+    RETURNS (str): The digest as a hexadecimal number.
     """
     little_endian = numpy.asarray(scores, "<f8")  # the same bytes on all machines
     return hashlib.blake2b(little_endian.tobytes(), digest_size=16).hexdigest()
@@ -302,20 +301,20 @@ def find_shift(
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test whether docs are still like the calibration docs. The docs are tested one after another,
-    in their order. A test can continue the test of earlier docs.
+    """Test whether docs differ from the calibration docs. The docs are tested one by one, in order.
+    A test can continue the test of earlier docs.
 
-    calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and under
-        "approximate" whether the temperature was fitted on them.
+    calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
+        whether the temperature was fitted on them ("approximate").
     scores (Iterable[float]): The score of each new doc.
-    counts (Mapping[str, list[float]]): The counts of the earlier and the new docs together: see
+    counts (Mapping[str, list[float]]): The total counts of the earlier and the new docs. See
         `EntityCounts`.
-    earlier (Shift | None): The test of the earlier docs, if there are any.
-    seed (int): Chooses the shares of ties: see `Stream`.
-    level (float): The martingale at which the test alarms. It has to be the level of the test of
-        the earlier docs, in which no alarm is looked for again.
+    earlier (Shift | None): The test of the earlier docs, if any.
+    seed (int): The seed for breaking ties. See `Stream`.
+    level (float): The value of the martingale that triggers an alarm. Must be the same as in the
+        test of the earlier docs, which are not checked for alarms again.
     RETURNS (Shift): The test of the earlier and the new docs.
-    RAISES (ValueError): If the earlier docs had another seed or other calibration docs.
+    RAISES (ValueError): If the earlier test used another seed or other calibration docs.
     """
     if earlier is None:
         no_docs = Stream(calibration, seed)
@@ -329,7 +328,7 @@ def find_shift(
             approximate=False,
         )
     check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
-    # Another test may have gone on from the same earlier docs, and added docs to their stream.
+    # Another test may have continued from the same earlier docs and added docs to their stream.
     stream = earlier.stream.up_to(earlier.n_docs)
     stream.add(rounded(scores))
     log_martingale = numpy.asarray(stream.log_martingale[earlier.n_docs :])
@@ -354,10 +353,10 @@ def check_earlier(
     calibration: Mapping[str, Any],
     seed: int,
 ) -> None:
-    """Check that a test can continue the test of earlier docs: both need the same seed and the same
-    "digest" of the calibration docs.
+    """Check that a test can continue the test of earlier docs, which requires the same seed and the
+    same "digest" of the calibration docs.
 
-    RAISES (ValueError): If the two tests have different seeds or calibration docs.
+    RAISES (ValueError): If the seeds or the calibration docs differ.
     """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
@@ -369,14 +368,14 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Restore a test that `Shift.to_json` has saved, so that another test can continue from it. Its
-    docs are tested again.
+    """Restore a test saved by `Shift.to_json`, so that another test can continue it. The docs are
+    tested again.
 
     saved (Mapping[str, Any]): The saved test.
-    calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
+    calibration (Mapping[str, Any]): The calibration docs. See `find_shift`.
     seed (int): The seed of the test.
     RETURNS (Shift): The test.
-    RAISES (ValueError): If something is missing, or if the saved test had another seed or other
+    RAISES (ValueError): If a value is missing, or if the saved test used another seed or other
         calibration docs.
     """
     names = ("scores", "counts", "seed", "digest")

@@ -1,4 +1,4 @@
-// The kernels for vectors of 256 bits. What they include is compiled for every machine: it comes first.
+// The kernels for 256-bit vectors. Their includes are compiled for every machine, so they come first.
 
 #include "kernels.hpp"
 

@@ -1,6 +1,6 @@
-// The backward messages of sum-product: beta of forward.hpp.
+// The backward messages of sum-product, i.e. beta in forward.hpp.
 
-// The backward pass of one thread: its scratch memory, and its expected transitions.
+// The backward pass of a thread, with its scratch memory and its expected transitions.
 template <class Real>
 class ForwardMessages<Real>::Backward {
   public:
@@ -11,8 +11,8 @@ class ForwardMessages<Real>::Backward {
         std::fill(pairs + 0, pairs + owner.by_source.size, Real(0));
     }
 
-    // Adds the gradient of the sum of log Z of a group, times the weight of each sequence: tag probabilities to
-    // `d_emissions`, expected transitions to `pairs`. Marks sequences that underflow, which are left out.
+    // Adds the gradient of the sum of log Z of a group, weighted by sequence: tag probabilities to `d_emissions`, and
+    // expected transitions to `pairs`. Sequences that underflow are marked and skipped.
     void run(const Group& group, const double* weights, const Floats& d_emissions, std::vector<char>& underflow) {
         const Group computed = without(group, underflow.data(), kept_);
         Real *beta[ROWS] = {}, *row = beta_;
@@ -27,7 +27,7 @@ class ForwardMessages<Real>::Backward {
         }
     }
 
-    // beta of the sequences of a group, that of the r-th from beta[r] on; marks sequences that underflow.
+    // Computes beta for the sequences of a group. Row r starts at beta[r]. Sequences that underflow are marked.
     void backward(const Group& group, Real* const* beta, char* underflow) {
         if (group.size == 0) return;
         Vec<Real> least[ROWS];
@@ -37,10 +37,10 @@ class ForwardMessages<Real>::Backward {
                 underflow[group.sequences[r]] = beta_underflows(group.sequences[r], beta[r]);
     }
 
-    Buffer<Real> pairs;  // expected transitions, divided by M, in the layout of by_source
+    Buffer<Real> pairs;  // expected transitions divided by M, in the layout of by_source
 
   private:
-    // What a product of messages becomes: beta of a token, and E beta for the token before (`ahead`).
+    // Converts a product of messages to beta of a token, and to E beta for the previous token (`ahead`).
     struct Step {
         const Real *emissions[ROWS], *alpha[ROWS];
         Real *beta[ROWS], *ahead[ROWS];
@@ -57,8 +57,8 @@ class ForwardMessages<Real>::Backward {
         }
     };
 
-    // The recursion, from the last token to the first. Sets the least entry of beta that counts, of each sequence
-    // and lane by lane. Sequences stand in order of length: `running` of them have reached token t.
+    // The recursion from the last token to the first. Sets the smallest relevant entry of beta for each sequence, per
+    // lane. Sequences are sorted by length: the first `running` sequences have reached token t.
     void recur(const Group& group, Real* const* beta, Vec<Real>* least) {
         Step step;
         step.least = least;
@@ -92,10 +92,10 @@ class ForwardMessages<Real>::Backward {
         }
     }
 
-    // E beta of a token of sequence r; the one before and the one after it don't overlap.
+    // E beta of a token of sequence r. The rows of adjacent tokens don't overlap.
     Real* ahead_row(int64_t t, int r) { return ahead_ + ((t % 2) * ROWS + r) * width_; }
 
-    // Whether a legal transition leads from an entry that is below SMALLEST.
+    // Checks whether a legal transition starts from an entry below SMALLEST.
     bool beta_underflows(int64_t s, const Real* beta) const {
         const int n_tags = owner_.chain.n_tags;
         const Real* alpha = owner_.alpha_row(owner_.chain.begins[s]);
@@ -109,9 +109,8 @@ class ForwardMessages<Real>::Backward {
         return false;
     }
 
-    // Puts the tag probabilities alpha_t beta_t of a sequence into the gradient, and adds its transitions to
-    // `pairs`. On the way beta_t becomes what alpha_{t-1} M has to be multiplied by to give the probabilities of
-    // transitions.
+    // Writes the tag probabilities alpha_t beta_t of a sequence to the gradient, and adds its transitions to `pairs`.
+    // In the process, beta_t is replaced with the factor that converts alpha_{t-1} M to transition probabilities.
     void finish(int64_t s, Real weight, Real* beta, const Floats& d_emissions) {
         const int64_t begin = owner_.chain.begins[s], length = owner_.chain.lengths[s];
         Real pair_scale = 0;

@@ -1,4 +1,4 @@
-// The kernels for any machine.
+// The kernels that run on any machine.
 
 #include "kernels.hpp"
 

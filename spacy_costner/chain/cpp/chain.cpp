@@ -1,4 +1,4 @@
-// The order of tags, groups of sequences and threads: what is the same for all instruction sets.
+// The order of tags, groups of sequences and threads, independent of the instruction set.
 
 #include "chain.hpp"
 
@@ -17,7 +17,7 @@ std::vector<int> order_tags(const Chain& chain, bool has_many_panels) {
     std::vector<int> order(n_tags);
     std::iota(order.begin(), order.end(), 0);
     if (!has_many_panels) return order;
-    std::vector<std::pair<int, int>> ways(n_tags);  // how many transitions lead out of each tag, and into it
+    std::vector<std::pair<int, int>> ways(n_tags);  // the numbers of outgoing and incoming transitions of each tag
     for (int i = 0; i < n_tags; i++)
         for (int j = 0; j < n_tags; j++) {
             const bool allowed = chain.transitions[static_cast<int64_t>(i) * n_tags + j] != -INFINITY;
@@ -53,8 +53,8 @@ int64_t Schedule::most_tokens_in_a_group(const int32_t* lengths) const {
 
 namespace {
 
-// While it lives, its thread takes numbers that are too small to be normal for 0: a product of
-// two small probabilities costs a hundred times as much otherwise, and means as little.
+// Flushes denormal numbers to zero in the current thread during its lifetime. Otherwise, a product of two small
+// probabilities would be a hundred times slower, and the result would be just as meaningless.
 class FlushToZero {
 #if defined(__SSE__)
   public:

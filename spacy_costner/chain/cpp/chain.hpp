@@ -1,4 +1,4 @@
-// A batch of chains, and the order in which its tags are kept and its sequences processed.
+// A batch of chains, and the order in which its tags are stored and its sequences are processed.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace costner {
 
-// Scores that Python passes, float32 or float64.
+// Scores passed by Python, float32 or float64.
 struct Scores {
     const void* first;
     bool wide;  // float64
@@ -22,7 +22,7 @@ struct Scores {
     double operator[](int64_t i) const { return wide ? as<double>()[i] : as<float>()[i]; }
 };
 
-// Derivatives that Python gets, float32 or float64.
+// Derivatives returned to Python, float32 or float64.
 struct Floats {
     void* first;
     bool wide;
@@ -40,7 +40,7 @@ struct Floats {
     }
 };
 
-// The potentials of a batch, with the first token of each sequence.
+// The potentials of a batch, and the first token of each sequence.
 struct Chain {
     const Scores emissions, transitions, start, end;
     const int32_t* const lengths;
@@ -65,22 +65,22 @@ struct Chain {
         }
     }
 
-    int64_t past(int64_t s) const { return begins[s] + lengths[s]; }  // the token after the last one of a sequence
+    int64_t past(int64_t s) const { return begins[s] + lengths[s]; }  // the token after the last token of a sequence
 };
 
-// The order in which the kernels keep the tags: place p holds tag order[p]. Tags with as many
-// transitions in and out stand together, so that what a tag scheme forbids leaves whole panels of
-// the matrix empty: of BILUO, all I, all L, all B, then O and all U. With few panels none would be
-// empty, and tags stay as they are.
+// Returns the order in which the kernels store the tags: order[p] is the tag at position p. Tags with the same numbers
+// of incoming and outgoing transitions are grouped, so that forbidden transitions leave entire panels of the matrix
+// empty. For BILUO, the order is all I, all L, all B, then O and all U. If there are only a few panels, none of them
+// would be empty, and the order is not changed.
 std::vector<int> order_tags(const Chain& chain, bool has_many_panels);
 
-// Sequences that are processed side by side, the longest first.
+// Sequences that are processed in parallel, longest first.
 struct Group {
     const int64_t* sequences;  // their indices in the batch
     int size;
 };
 
-// A group without the sequences that underflow. The indices of the others are written to `kept`.
+// Returns a group without the sequences that underflow. The indices of the remaining sequences are written to `kept`.
 inline Group without(const Group& group, const char* underflow, int64_t* kept) {
     Group others = {kept, 0};
     for (int r = 0; r < group.size; r++)
@@ -88,14 +88,14 @@ inline Group without(const Group& group, const char* underflow, int64_t* kept) {
     return others;
 }
 
-// The place of each tag in an order: the inverse of order_tags.
+// Returns the position of each tag, i.e. the inverse of order_tags.
 inline std::vector<int> places_in(const std::vector<int>& order) {
     std::vector<int> places(order.size());
     for (std::size_t p = 0; p < order.size(); p++) places[order[p]] = static_cast<int>(p);
     return places;
 }
 
-// Some numbers of an array.
+// A range of numbers in an array.
 template <class Number>
 struct Range {
     const Number *first, *past;
@@ -105,29 +105,29 @@ struct Range {
     int64_t size() const { return past - first; }
 };
 
-// Whether a mask is true anywhere.
+// Checks whether any element of a mask is true.
 inline bool any(const std::vector<char>& mask) {
     return std::find(mask.begin(), mask.end(), 1) != mask.end();
 }
 
-// The mask that is true where another is false.
+// Negates a mask.
 inline std::vector<char> none_of(std::vector<char> mask) {
     for (char& truth : mask) truth = !truth;
     return mask;
 }
 
-// Divides sequences into groups. Those of a group have nearly the same length, so that the short ones don't wait long
-// for the longest. Empty sequences are in no group.
+// Divides sequences into groups of similar length, to avoid that short sequences wait for the longest one. Empty
+// sequences are not in any group.
 class Schedule {
   public:
-    // left_out: Whether a sequence is in no group, as others process it; empty: none is left out.
+    // left_out: Whether each sequence is excluded because it is processed elsewhere. If empty, none is excluded.
     Schedule(const int32_t* lengths, int64_t n_sequences, int most_rows, int n_threads,
              const std::vector<char>& left_out = {});
     Schedule(const Schedule&) = delete;
 
     const std::vector<Group>& groups() const { return groups_; }
 
-    // The number of tokens of the largest group: how many rows of memory a thread needs.
+    // Returns the number of tokens in the largest group, i.e. the number of rows of memory needed per thread.
     int64_t most_tokens_in_a_group(const int32_t* lengths) const;
 
   private:
@@ -135,8 +135,8 @@ class Schedule {
     std::vector<Group> groups_;
 };
 
-// Calls work(group, thread) for every group. Thread i has the groups i, i + n_threads, and so on, so that results
-// don't depend on timing. If the system has no more threads, this one does the work of those that are missing.
+// Calls work(group, thread) for every group. Thread i processes the groups i, i + n_threads, and so on, so the results
+// don't depend on timing. If the system can't start more threads, the current thread does the remaining work.
 void in_threads(const std::vector<Group>& groups, int n_threads, FunctionRef<void(const Group&, int)> work);
 
 }  // namespace costner

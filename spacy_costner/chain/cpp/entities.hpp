@@ -1,36 +1,36 @@
-// The probabilities of entities, by a walk over tokens.
+// The probabilities of entities, computed token by token.
 //
-// An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be over after a
-// closing tag, where another transition follows. On the scale of alpha,
+// An entity with label x begins with an opening tag of x, continues with transitions inside x, and ends after a closing
+// tag that is followed by any other transition. On the scale of alpha,
 //
 //     a_b[k] = alpha_b[k]                                                     if k opens an entity of x
 //     a_t[j] = c_{t-1} E_t[j] sum_{(i, j) inside x} a_{t-1}[i] M[i, j]
 //
-// sums over the paths with an entity that begins at b and contains t. With
+// sums over all paths with an entity that begins at b and contains t. With
 //
 //     leave_t[i] = c_t sum_{(i, j) not inside x} M[i, j] E_{t+1}[j] beta_{t+1}[j],    leave_T = beta_T
 //
-// the probability that it contains t, and that t is its last token, are
+// the probability that the entity contains t, and the probability that t is its last token, are
 //
 //     reach(b, t) = sum_k a_t[k] beta_t[k]
 //     p(b, t)     = sum_{k closes} a_t[k] leave_t[k]
 //
-// Whitespace can't be the last token. An entity that continues into it counts as the entity before it: the
-// probabilities of the whitespace after a word are added to that of the word.
+// Whitespace can't be the last token of an entity. If an entity continues into whitespace, the probabilities p(b, t) of
+// the whitespace are added to the probability of the last word.
 //
-// reach(b, t) never grows with t, and is at least p(b, t') of every t' >= t. So the search for all entities with at
-// least some probability ends each walk exactly where it is below. Entities that contain the same token exclude each
-// other, so their reaches at t add up to at most 1: the search takes at most N / floor steps in words, and the
-// entities that it finds have at most N / floor tokens in all.
+// reach(b, t) never increases with t, and is at least p(b, t') for all t' >= t. The search for all entities above a
+// given probability can therefore stop as soon as it is below this probability. Entities that share a token are
+// mutually exclusive, so the sum of reach(b, t) at t is at most 1. The search takes at most N / floor steps in words,
+// and the resulting entities have at most N / floor tokens in total.
 
-// The tags of one label, by their places in the kernels' order.
+// The tags of a label, by their positions in the order of the kernels.
 struct LabelTags {
-    std::vector<int> places;                  // those below are numbers of these
+    std::vector<int> places;                  // the members below are indices into this
     std::vector<int> opening, closing;
     std::vector<std::pair<int, int>> inside;  // from, to
 };
 
-// The tags of each label. order: The tag at each place.
+// Returns the tags of each label. order: The tag at each position.
 inline std::vector<LabelTags> tags_by_label(const EntityTags& tags, const std::vector<int>& order) {
     const int64_t n_tags = order.size();
     std::vector<LabelTags> of_labels;
@@ -52,14 +52,14 @@ inline std::vector<LabelTags> tags_by_label(const EntityTags& tags, const std::v
     return of_labels;
 }
 
-// The sums a_t over the paths with an entity of one label that begins at one token and contains token t.
+// The sums a_t over all paths with an entity of a given label that begins at a given token and contains token t.
 template <class Real>
 class EntityWalk {
   public:
     EntityWalk(const ForwardBackward<Real>& owner, const EntityTags& tags, const std::vector<LabelTags>& of_labels)
         : owner_(owner), tags_(tags), of_labels_(of_labels) {}
 
-    // Begins with the entities of a label that begin at a token of sequence s.
+    // Starts with the entities of a label that begin at a token of sequence s.
     void begin(int64_t s, int64_t token, int64_t label) {
         token_ = token;
         past_ = owner_.chain.past(s);
@@ -68,7 +68,7 @@ class EntityWalk {
         for (int k : of_label_->opening) sums_[k] = owner_.alpha_row(token)[of_label_->places[k]];
     }
 
-    // Goes to the next token, which the sequence has.
+    // Moves to the next token, which must be in the sequence.
     void advance() {
         const Wide<Real> factor = owner_.factor(token_++);
         const Real* emissions = owner_.emission_row(token_);
@@ -102,7 +102,7 @@ class EntityWalk {
     }
 
   private:
-    // leave_t[i] of a place: see above.
+    // Returns leave_t[i] for a position. See above.
     Wide<Real> leave(int from) const {
         if (is_last()) return owner_.beta_row(token_)[from];
         const std::vector<int>& order = owner_.rows.order;
@@ -124,7 +124,7 @@ class EntityWalk {
     std::vector<Wide<Real>> sums_, next_;
 };
 
-// The probabilities of given entities; 0 where one isn't within one sequence.
+// The probabilities of given entities, or 0 for entities that cross sequences.
 template <class Real>
 class EntityProbs final : public QueryBase<Real> {
   public:
@@ -146,7 +146,8 @@ class EntityProbs final : public QueryBase<Real> {
     }
 
   private:
-    // The probability of the entity that a walk has begun and that ends at a token, or in whitespace after it.
+    // Returns the probability of the entity that begins at the start of the walk and ends at a token, or in the
+    // whitespace after it.
     static double probability(EntityWalk<Real>& walk, int64_t end) {
         while (walk.token() + 1 < end) walk.advance();
         Wide<Real> p = walk.over();
@@ -158,7 +159,7 @@ class EntityProbs final : public QueryBase<Real> {
     }
 };
 
-// All entities with at least some probability.
+// All entities with at least a given probability.
 template <class Real>
 class LikelyEntities final : public QueryBase<Real> {
   public:
@@ -171,7 +172,7 @@ class LikelyEntities final : public QueryBase<Real> {
     }
 
   private:
-    // The entities that begin at a token, by their ends, then the most probable first.
+    // Finds the entities that begin at a token, sorted by end and by descending probability.
     void find(int64_t s, int64_t begin, EntityWalk<Real>& walk) const {
         std::vector<LikelyEntity>& entities = (*search_.entities)[s];
         const std::size_t first = entities.size();
@@ -185,11 +186,11 @@ class LikelyEntities final : public QueryBase<Real> {
         if (entities.size() > first + 1) std::stable_sort(entities.begin() + first, entities.end(), is_before);
     }
 
-    // The entities that begin at a token, with all their ends. A word is a possible last token; p adds up its
-    // probability and those of the whitespace after it, until the next word.
+    // Finds the entities that begin at a token, with all possible ends. The last token has to be a word. p is the sum
+    // of its probability and the probabilities of the whitespace after it, up to the next word.
     void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& entities) const {
-        const double min_reach = 0.999 * search_.floor;  // a little less, as reach is rounded: `prob` decides
-        int64_t end = begin;                             // after the last word; at first there is none
+        const double min_reach = 0.999 * search_.floor;  // slightly lower, to allow for rounding errors
+        int64_t end = begin;                             // the token after the last word, if any
         Wide<Real> p = 0;
         const auto add_if_likely = [&] {
             const double prob = std::min(static_cast<double>(p), 1.0);

@@ -1,15 +1,14 @@
-// The paths outside a set of paths.
+// The paths outside of a set of paths.
 //
-// With the tags S_t of the set at t, a path leaves it at the first token whose tag is not in S_t.
-// On the scale of alpha, a_t[i] for i in S_t sums over the beginnings that stay in the set, and
-// x_t[j] for j not in S_t over those that leave it at t:
+// Let S_t be the tags of the set at t. A path leaves the set at the first token whose tag is not in S_t. On the scale
+// of alpha, a_t[i] for i in S_t sums over all path prefixes within the set, and x_t[j] for j not in S_t over all
+// prefixes that leave the set at t:
 //
 //     a_t[j] or x_t[j] = c_{t-1} E_t[j] sum_{i in S_{t-1}} a_{t-1}[i] M[i, j]
 //     p(outside) = sum_t sum_{j not in S_t} x_t[j] beta_t[j]
 //
-// a may underflow only where nearly all paths have left the set before. The gradient of
-// log p(outside) + log Z is the mass x_t[j] beta_t[j] / p(outside), propagated rightwards
-// by all paths and leftwards within the set:
+// a can only underflow if nearly all paths have already left the set. The gradient of log p(outside) + log Z is the
+// mass x_t[j] beta_t[j] / p(outside), propagated rightwards over all paths and leftwards within the set:
 //
 //     p(y_{t-1} = i | in the set until t - 1, y_t = j)
 //         = a_{t-1}[i] M[i, j] / sum_{k in S_{t-1}} a_{t-1}[k] M[k, j]
@@ -23,7 +22,7 @@ class Excluding final : public QueryBase<Real> {
         this->for_sequences([&](int64_t s) {
             p_[s] = follow(s);
             using std::log;
-            // It may be 0 because products of small numbers are.
+            // It may be 0 because products of small numbers underflow.
             this->underflow[s] = !ForwardBackward<Real>::IS_EXTENDED && !(p_[s] >= Wide<Real>(SMALLEST<Real>));
             log_sums[s] = owner.forward.log_z[s] + log(p_[s]);
         });
@@ -52,12 +51,12 @@ class Excluding final : public QueryBase<Real> {
 
     std::size_t n_counts() const override { return static_cast<std::size_t>(this->chain_.n_tags) * width_; }
 
-    // What x_t[j] beta_t[j] is multiplied by in the gradient.
+    // Returns the factor of x_t[j] beta_t[j] in the gradient.
     Real weight(int64_t s, const double* d_log_sums) const {
         return static_cast<Real>(p_[s] > 0 ? d_log_sums[s] / p_[s] : Wide<Real>(0));
     }
 
-    // Computes the rows x and a of a sequence. A row has both first; then a is taken out into `stay_`, and x is left.
+    // Computes the rows x and a of a sequence. Each row initially contains both. Then a is moved to `stay_`, leaving x.
     // RETURNS p(outside).
     Wide<Real> follow(int64_t s) {
         Wide<Real> p = 0;
@@ -76,7 +75,7 @@ class Excluding final : public QueryBase<Real> {
         return p;
     }
 
-    // a_t and x_t from a_{t-1}, in one row.
+    // Computes a_t and x_t from a_{t-1} in a single row.
     void step(int64_t t, Real* row) const {
         const Real* emissions = this->owner_.emission_row(t);
         std::fill_n(row, width_, Real(0));
@@ -88,8 +87,7 @@ class Excluding final : public QueryBase<Real> {
             store(row + k, load(row + k) * load(emissions + k));
     }
 
-    // Adds the mass that leaves the set, propagates it leftwards within the set, and counts its
-    // transitions.
+    // Adds the mass that leaves the set, propagates it leftwards within the set, and counts its transitions.
     void back_in_set(int64_t s, Real weight, Real* left, Wide<Real>* scratch, Real* passed, Real* mass,
                      Real* pairs) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
@@ -130,7 +128,7 @@ class Excluding final : public QueryBase<Real> {
         return sum_lanes<Real>(total);
     }
 
-    // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in the wider type: both may be small.
+    // Computes mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j] in the wider type, because both may be small.
     void divide_by_messages(int64_t t, const Real* mass, Wide<Real>* to) const {
         std::fill_n(to, width_, Wide<Real>(0));
         for (const int& i : sets_[t - 1]) {
@@ -141,7 +139,7 @@ class Excluding final : public QueryBase<Real> {
         for (int k = 0; k < width_; k++) to[k] = to[k] > 0 ? mass[k] / to[k] : Wide<Real>(0);
     }
 
-    // Adds the transitions that `add_mass` has counted.
+    // Adds the transitions counted by `add_mass`.
     void finish(const double*, const std::vector<Buffer<Real>>& threads, const Floats&,
                 const Floats& d_transitions) const override {
         const int n_tags = this->chain_.n_tags;

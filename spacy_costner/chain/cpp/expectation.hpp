@@ -1,21 +1,23 @@
-// Expectations of values that add up over the tags and transitions of a path, and the entropy.
+// The expectation of values that are summed over the tags and transitions of a path, and the entropy.
 
-// E_p[v(y)]: of a value v_t[k] of tags and V[i, j] of transitions. Given the tag j at t, the
-// mean of V with the tag before and that with the tag after are
+// E_p[v(y)] for values v_t[k] of tags and V[i, j] of transitions. Given the tag j at t, the means of V for the
+// transition from the previous tag and for the transition to the next tag are
 //
 //     A_t[j] / alpha_t[j],  A_t[j] = c_{t-1} E_t[j] sum_i alpha_{t-1}[i] M[i, j] V[i, j]
 //     B_t[i] / beta_t[i],   B_t[i] = c_t sum_j M[i, j] V[i, j] E_{t+1}[j] beta_{t+1}[j]
 //
-// With weight w the gradient is the mass w p (v - E_p[v]) on tags and on transitions; that of a transition
-// is propagated leftwards from its first tag and rightwards from its second:
+// With weight w, the gradient is the mass w p (v - E_p[v]) on tags and transitions. The mass on a transition is
+// propagated leftwards from its first tag and rightwards from its second tag:
 //
 //     s_t  = w ((v_t - E_p[v_t]) beta_t + B_t - n_t beta_t),    n_t = sum_j B_t[j] alpha_t[j]
 //     s'_t = w ((v_t - E_p[v_t]) alpha_t + A_t - m_t alpha_t),  m_t = sum_j A_t[j] beta_t[j]
 //
-// n_t is m_{t+1}, but not to the last digit: mass that isn't 0 in sum adds up in long sequences.
+// n_t equals m_{t+1} except for rounding. Both are used, because mass that doesn't sum to exactly 0 accumulates in long
+// sequences.
 //
-// The entropy is E_p[-log p(y)], with the gradient of E_p[v(y)] for v = -s. Constants don't count there: v is
-// what a score lacks to the largest of its row or of the transitions. Its value is a sum of positive terms,
+// The entropy is E_p[-log p(y)]. Its gradient is the gradient of E_p[v(y)] for v = -s. Since constants don't affect it,
+// v is the difference between the score and the largest score of its row or of the transitions. The value of the
+// entropy is a sum of positive terms,
 //
 //     H = H(y_T) + sum_t sum_j p(y_t = j) H(y_{t-1} | y_t = j),    p(y_{t-1} = i | y_t = j) ~ alpha_{t-1}[i] M[i, j]
 template <class Real>
@@ -71,19 +73,19 @@ class Expectation final : public QueryBase<Real> {
         for (std::size_t i = 0; i < pairs.size(); i++) d_transitions.add(i, pairs[i] * value_of_pair(i));
     }
 
-    // V, by the index of a transition.
+    // Returns V for a transition index.
     double value_of_pair(std::size_t i) const {
         const double x = values_.transitions[i];
         return !std::isfinite(x) ? 0.0 : is_entropy_ ? largest_pair_ - x : x;
     }
 
-    // A row of values, from a row of scores.
+    // Reads a row of values from a row of scores.
     void fetch(const Scores& scores, int64_t row, Real* to) const {
         this->owner_.rows.fetch(scores, row, to);
         to_values(to, Real(largest_pair_));
     }
 
-    // Makes values of a row of scores, 0 where it is infinite.
+    // Converts a row of scores to values. Infinite scores are converted to 0.
     void to_values(Real* row, Real largest) const {
         const Vec<Real> infinite = splat(Real(-INFINITY)), most = splat(largest);
         for (int k = 0; k < width_; k += LANES<Real>) {
@@ -92,8 +94,8 @@ class Expectation final : public QueryBase<Real> {
         }
     }
 
-    // The rows v_t of a sequence, with the values of the start and the end. All are written before the first is
-    // read: a vector waits for the numbers at the end of its row, which are written one by one.
+    // Reads the rows v_t of a sequence, including the values of start and end. All rows are written before any row is
+    // read, because vector loads stall on the last numbers of a row, which are written one by one.
     void fetch_values(int64_t s, Real* to) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         Real* const last = to + (length - 1) * width_;
@@ -108,7 +110,7 @@ class Expectation final : public QueryBase<Real> {
         add_row<Real>(end_, 1, width_, last);
     }
 
-    // M V, and its transpose.
+    // Computes M V and its transpose.
     void weigh_pairs() {
         const int n_tags = this->chain_.n_tags;
         const std::size_t n_pairs = static_cast<std::size_t>(n_tags) * n_tags;
@@ -128,7 +130,7 @@ class Expectation final : public QueryBase<Real> {
         before_ = Buffer<Real>(this->chain_.n_tokens * width_);
     }
 
-    // E_p[v(y)] of a sequence; keeps the means of each token. `row` has room for the rows v_t.
+    // Computes E_p[v(y)] of a sequence, and stores the means of each token. `row` is scratch memory for the rows v_t.
     double mean(int64_t s, Real* row) {
         if (has_pairs_) find_pairs_before(s);
         fetch_values(s, row);
@@ -147,7 +149,7 @@ class Expectation final : public QueryBase<Real> {
         return total;
     }
 
-    // H of a sequence: see above.
+    // Computes H of a sequence. See above.
     double entropy(int64_t s) const {
         const int64_t last = this->chain_.past(s) - 1;
         std::vector<Wide<Real>> weights(this->chain_.n_tags);
@@ -165,7 +167,8 @@ class Expectation final : public QueryBase<Real> {
         return total;
     }
 
-    // -sum_i p_i log p_i. The logarithm of the largest p is that of 1 minus the others, which may be tiny.
+    // Computes -sum_i p_i log p_i. The logarithm of the largest p is computed from the sum of all other p, which may be
+    // tiny.
     static double entropy_of(const std::vector<Wide<Real>>& weights) {
         const auto largest = std::max_element(weights.begin(), weights.end());
         Wide<Real> sum = 0;
@@ -179,7 +182,7 @@ class Expectation final : public QueryBase<Real> {
         return total - (1 - others) * std::log1p(-others);
     }
 
-    // The rows A of a sequence.
+    // Computes the rows A of a sequence.
     void find_pairs_before(int64_t s) {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         std::fill_n(before_ + begin * width_, width_, Real(0));
@@ -191,7 +194,7 @@ class Expectation final : public QueryBase<Real> {
         multiply_all(by_source_, this->owner_.alpha_row(begin), length - 1, put);
     }
 
-    // Multiplies rows with a matrix, a few at once; finish(row, column, totals) takes the product of each.
+    // Multiplies rows by a matrix, several at a time, and passes the products to finish(row, column, totals).
     template <class Finish>
     void multiply_all(const Matrix<Real>& matrix, const Real* from, int64_t n_rows, Finish finish) const {
         Buffer<Real> products(ROWS * width_);
@@ -206,7 +209,7 @@ class Expectation final : public QueryBase<Real> {
         }
     }
 
-    // The sources of a sequence; `after` holds its rows B.
+    // Computes the sources of a sequence. `after` contains the rows B of the sequence.
     void fill_sources(int64_t s, Real weight, Real* values, const Real* after, Real* left, Real* right) const {
         fetch_values(s, values);
         for (int64_t t = this->chain_.begins[s]; t < this->chain_.past(s); t++) {
@@ -231,7 +234,7 @@ class Expectation final : public QueryBase<Real> {
         }
     }
 
-    // The rows B of a sequence; `steps` has the rows c_{t-1} E_t beta_t.
+    // Computes the rows B of a sequence. `steps` contains the rows c_{t-1} E_t beta_t.
     void find_pairs_after(int64_t s, Real* after, const Real* steps) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         std::fill_n(after + (length - 1) * width_, width_, Real(0));
@@ -243,7 +246,7 @@ class Expectation final : public QueryBase<Real> {
         multiply_all(by_target_, steps + width_, length - 1, keep);
     }
 
-    // Mass of transitions where V is not 0, on their second tags and on the transitions themselves.
+    // Adds the mass of transitions with nonzero V to their second tags and to the transitions.
     void add_transition_mass(int64_t s, Real weight, Propagation<Real>& propagation, int r) const {
         const int64_t begin = this->chain_.begins[s], length = this->chain_.lengths[s];
         for (int64_t t = 1; t < length; t++) {

@@ -1,5 +1,5 @@
-// Numbers that neither underflow nor overflow. Sequences whose scaled messages underflow as floats
-// and as doubles are computed again with them, by the same code.
+// Numbers that neither underflow nor overflow. Sequences whose scaled messages underflow both as floats and as doubles
+// are recomputed with these numbers, using the same code.
 #pragma once
 
 #include <cmath>
@@ -7,8 +7,8 @@
 
 namespace costner {
 
-// mantissa * 2^(256 exponent), |mantissa| from 2^-128 to 2^128; of 0 the exponent is -infinity.
-// Additions seldom have to move a mantissa then, and need no logarithm.
+// mantissa * 2^(256 exponent), with |mantissa| between 2^-128 and 2^128. The exponent of 0 is -infinity. Additions
+// rarely have to shift a mantissa, and don't need logarithms.
 struct Extended {
     double mantissa, exponent;
 
@@ -33,7 +33,7 @@ struct Extended {
     }
 };
 
-// A result whose mantissa is out of its bounds by one step at most.
+// Normalizes a result whose mantissa is out of bounds by at most one step.
 inline Extended settled(double mantissa, double exponent) {
     Extended x;
     const double size = std::fabs(mantissa);
@@ -82,7 +82,7 @@ inline double log(Extended x) {
 
 inline bool isfinite(Extended x) { return std::isfinite(x.mantissa); }
 
-// exp(x) for x <= 0; what is positive or not a number stays as it is.
+// exp(x) for x <= 0. Positive values and NaN are returned unchanged.
 inline Extended exp_of_negative(Extended score) {
     const double x = static_cast<double>(score);
     if (!(x <= 0)) return score;
@@ -92,7 +92,7 @@ inline Extended exp_of_negative(Extended score) {
     return settled(std::fabs(rest) < LOG_OF_A_STEP ? std::exp(rest) : 1.0, exponent);
 }
 
-// Entries below it may have lost digits.
+// Smaller entries may have lost precision.
 template <class Real>
 constexpr Real SMALLEST = Real(1e-30);
 template <>
@@ -100,7 +100,7 @@ inline constexpr double SMALLEST<double> = 1e-280;
 template <>
 inline const Extended SMALLEST<Extended> = settled(1.0, -1e300);
 
-// The wider type: for sums that need its range, and for sequences that underflow in Real.
+// The wider type, for sums that need its range and for sequences that underflow in Real.
 template <class Real>
 struct WideOf {
     typedef Extended type;

@@ -1,33 +1,33 @@
-// Sums over all paths, by scaled forward and backward messages.
+// Sums over all paths, using scaled forward and backward messages.
 //
 // alpha_t[j] is the sum over the paths that end in tag j at token t; beta_t[i] is the sum over the
 // continuations of tag i at token t (Rabiner, 1989, sections III.A and V.A), on exponentiated scores E, M:
 //
 //     alpha_t[j]    = c_{t-1} sum_i alpha_{t-1}[i] M[i, j] E_t[j],    c_t = 1 / sum_j alpha_t[j]
 //     beta_{t-1}[i] = c_{t-1} sum_j M[i, j] E_t[j] beta_t[j],         beta_T = c_T
-//     log Z         = - sum_t log c_t + what the scores were lowered by
+//     log Z         = - sum_t log c_t + the total shift of the scores
 //
 // Differences from the textbook:
 //
-// * The factor c_{t-1} that normalises a message is applied one token late, to the next
-//   message, so that summing and dividing don't delay the recursion. Where a sum is so small
-//   that the next product could underflow, the message is normalised at once.
-// * beta uses alpha's factors, so sum_k alpha_t[k] beta_t[k] is 1 at every token but for
-//   rounding, which is divided out. beta is only kept where alpha is positive, and 0 elsewhere,
-//   where it counts for nothing and could overflow.
-// * A small entry may underflow, and with it the paths that pass through it. So a sequence with
-//   an entry that should be positive and is below SMALLEST is marked as underflow and computed
-//   again in double, and if that underflows with Real = Extended, where only sequences without a
-//   legal path are marked. Each sequence keeps its least entry that isn't certainly 0; only where
-//   that is below SMALLEST are rows searched for entries that a legal transition leads to.
-// * Sequences of nearly equal length are processed side by side, so that each token is a small
-//   matrix product; and expected transitions are one matrix product over all tokens at the end.
+// * The factor c_{t-1} that normalizes a message is applied one token late, to the next message, so that summing and
+//   dividing don't delay the recursion. If a sum is so small that the next product may underflow, the message is
+//   normalized immediately.
+// * beta uses alpha's factors, so sum_k alpha_t[k] beta_t[k] is 1 at every token except for rounding errors, which are
+//   divided out. beta is only computed where alpha is positive. Elsewhere it is irrelevant and may overflow, so it is
+//   0.
+// * A small entry may underflow, together with the paths through it. A sequence with an entry below SMALLEST that
+//   should be positive is therefore marked as underflow and recomputed in double. If this underflows, too, it is
+//   recomputed with Real = Extended, where only sequences without a legal path are marked. The smallest entry that
+//   isn't certainly 0 is tracked for each sequence. Rows are only searched for entries reached by a legal transition if
+//   it is below SMALLEST.
+// * Sequences of similar length are processed in parallel, so that each token is a small matrix product. Expected
+//   transitions are a single matrix product over all tokens at the end.
 
-constexpr double COMFORTABLE = 1.0 / 1024;  // sums above this may wait a token for their factor
+constexpr double COMFORTABLE = 1.0 / 1024;  // the factor for larger sums may be applied one token late
 template <class Real>
 inline const Real LARGEST = Real(1) / SMALLEST<Real>;
 
-// log of a product of many factors, without the logarithm of each.
+// The logarithm of a product of many factors, without computing the logarithm of each factor.
 template <class Number>
 class LogProduct {
   public:
@@ -51,7 +51,7 @@ class LogProduct {
     unsigned n_factors_ = 0;
 };
 
-// The forward messages of a batch, and what both directions need.
+// The forward messages of a batch, and the data needed for both directions.
 template <class Real>
 class ForwardMessages {
   public:
@@ -75,22 +75,22 @@ class ForwardMessages {
     const Real* alpha_row(int64_t token) const { return alpha_ + token * width; }
     const Real* emission_row(int64_t token) const { return emissions_ + token * width; }
     const Real* transition_row(int place) const { return transitions_ + static_cast<std::size_t>(place) * width; }
-    Real* beta_row(int64_t token) const { return beta_ + token * width; }  // room for ForwardBackward
+    Real* beta_row(int64_t token) const { return beta_ + token * width; }  // memory for ForwardBackward
     Real factor(int64_t token) const { return factors_[token]; }
 
-    // Sets the emissions' part of the gradient of some sequences to 0.
+    // Sets the emission gradient of some sequences to 0.
     void clear_rows(const std::vector<char>& of_sequences, const Floats& d_emissions) const {
         const int64_t n_tags = chain.n_tags;
         for (int64_t s = 0; s < chain.n_sequences; s++)
             if (of_sequences[s]) d_emissions.clear(chain.begins[s] * n_tags, chain.lengths[s] * n_tags);
     }
 
-    // M^T, for the backward recursion.
+    // Returns M^T for the backward recursion.
     Matrix<Real> transposed() const {
         return Matrix<Real>::pack(transpose<Real>(transitions_, chain.n_tags, width, 0), chain.n_tags, Sums());
     }
 
-    // What each thread has counted.
+    // Returns the counts of each thread.
     template <class Thread>
     static std::vector<const Real*> pairs_of(const std::vector<Thread>& threads) {
         std::vector<const Real*> pairs;
@@ -98,8 +98,8 @@ class ForwardMessages {
         return pairs;
     }
 
-    // Adds the transitions' part of the gradient: what all threads have counted for each transition, times M. Both
-    // are in the layout of by_source (see matrix.hpp).
+    // Adds the transition gradient: the sum of the counts of all threads for each transition, multiplied by M. Both are
+    // in the layout of by_source (see matrix.hpp).
     void collect_pairs(const std::vector<const Real*>& counts, const Floats& d_transitions) const {
         const int n_tags = chain.n_tags;
         for (const Panel<Real>& panel : by_source.panels) {
@@ -127,7 +127,7 @@ class ForwardMessages {
     std::vector<double> log_z;
 
   private:
-    // What a product of messages becomes: alpha of the next token, with its sum and its least entry, lane by lane.
+    // Converts a product of messages to alpha of the next token, with its sum and its smallest entry per lane.
     struct ForwardStep {
         const Real* emissions[ROWS];
         Real* alpha[ROWS];
@@ -142,7 +142,7 @@ class ForwardMessages {
         }
     };
 
-    // M, lowered by its largest score so that no entry is above 1.
+    // Computes M, shifted by the largest score so that no entry exceeds 1.
     void exponentiate_transitions() {
         const int n_tags = chain.n_tags;
         const std::vector<int>& order = rows.order;
@@ -161,7 +161,7 @@ class ForwardMessages {
         by_source = Matrix<Real>::pack(transitions_, n_tags, Sums());
     }
 
-    // exp(row - shift) in place; the least result that should be positive, lane by lane.
+    // Computes exp(row - shift) in place. RETURNS the smallest result that should be positive per lane.
     INLINE Vec<Real> lower_and_exponentiate(Real* row, Real shift) const {
         const Vec<Real> forbidden = splat(Real(-INFINITY));
         Vec<Real> least = splat(Real(1));
@@ -179,7 +179,7 @@ class ForwardMessages {
         return isfinite(x) ? x : Real(0);
     }
 
-    // E of one sequence, each row 1 at most. RETURNS what its rows were lowered by in all.
+    // Computes E for a sequence, where rows are at most 1. RETURNS the total shift of its rows.
     double exponentiate(int64_t s) {
         const int64_t length = chain.lengths[s];
         Real* row = emissions_ + chain.begins[s] * width;
@@ -198,7 +198,7 @@ class ForwardMessages {
         return shifts;
     }
 
-    // The recursion for a group. Sequences stand in order of length: `running` of them have token t + 1.
+    // The recursion for a group. Sequences are sorted by length: the first `running` sequences have a token t + 1.
     void forward(const Group& whole) {
         ForwardStep step;
         Buffer<Real> products(ROWS * width);
@@ -241,8 +241,8 @@ class ForwardMessages {
         }
     }
 
-    // RETURNS c_t, or 1 after normalising a message at once whose sum is too small to wait: then
-    // c_{t-1} is as if it had led to the result.
+    // RETURNS c_t, or 1 after immediately normalizing a message with a small sum. In this case, c_{t-1} is changed as
+    // if it had produced the normalized message.
     INLINE Real normalise(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
         if (!(sum >= Real(COMFORTABLE) && sum <= LARGEST<Real>)) return normalise_at_once(s, t, sum, factors);
         const Real factor = 1 / sum;
@@ -250,7 +250,8 @@ class ForwardMessages {
         return factor;
     }
 
-    // Divides alpha_t by its sum before the next product. A sum out of range marks the sequence as underflow.
+    // Divides alpha_t by its sum before the next product. If the sum is out of range, the sequence is marked as
+    // underflow.
     Real normalise_at_once(int64_t s, int64_t t, Real sum, LogProduct<Wide<Real>>& factors) {
         if (!(sum >= SMALLEST<Real> && sum <= LARGEST<Real>) || alpha_row_is_lost(s, t)) {
             underflow[s] = true;
@@ -264,14 +265,14 @@ class ForwardMessages {
         return 1;
     }
 
-    // Whether that is so at any token of a sequence: see alpha_row_is_lost.
+    // Checks whether alpha_row_is_lost is true at any token of a sequence.
     bool alpha_is_lost(int64_t s) const {
         for (int64_t t = 1; t < chain.lengths[s]; t++)
             if (alpha_row_is_lost(s, t)) return true;
         return false;
     }
 
-    // Whether a legal transition leads to an entry that is below SMALLEST.
+    // Checks whether a legal transition leads to an entry below SMALLEST.
     bool alpha_row_is_lost(int64_t s, int64_t t) const {
         if (t == 0) return false;
         const int64_t token = chain.begins[s] + t;

@@ -1,8 +1,8 @@
-// The distribution of paths, by forward and backward messages, for several queries.
+// The distribution over paths, represented by forward and backward messages that are used by several queries.
 //
-// alpha and beta of forward.hpp are at least SMALLEST where they count. A sequence without such
-// messages is marked as underflow: the same class with the wider type computes it. With
-// Real = Extended only sequences without a legal path are marked.
+// All relevant entries of alpha and beta (see forward.hpp) are at least SMALLEST. A sequence without such messages is
+// marked as underflow, and is computed by the same class with the wider type. With Real = Extended, only sequences
+// without a legal path are marked.
 
 template <class Real>
 class QueryBase;
@@ -18,7 +18,7 @@ class ForwardBackward final : public Messages {
         : forward(scores, n_threads, left_out), chain(forward.chain), rows(forward.rows), width(forward.width),
           scores(scores) {}
 
-    // A query, with the same query of the wider type if sequences underflow.
+    // Runs a query, and the same query with the wider type if any sequences underflow.
     std::unique_ptr<Query> query(const std::string& name, const Arguments& arguments, double* values) const override {
         std::unique_ptr<QueryBase<Real>> query = make_query(*this, name, arguments, values);
         if constexpr (!IS_EXTENDED)
@@ -29,7 +29,7 @@ class ForwardBackward final : public Messages {
         return query;
     }
 
-    // Computes beta when it is first needed. RETURNS the sequences that underflow.
+    // Computes beta on first use. RETURNS the sequences that underflow.
     const std::vector<char>& run_backward() const {
         std::call_once(has_beta_, [&] {
             transposed_ = forward.transposed();
@@ -41,8 +41,8 @@ class ForwardBackward final : public Messages {
         return underflow_;
     }
 
-    // The gradient of the sum of log Z, times the weight of each sequence. Sets the emissions' part, of the
-    // sequences that `underflow` doesn't mark; adds the transitions' part.
+    // Adds the gradient of the sum of log Z, weighted by sequence. Sets the emission gradient of all sequences that are
+    // not marked by `underflow`, and adds the transition gradient.
     void add_log_partition(const double* weights, const std::vector<char>& underflow, const Floats& d_emissions,
                        const Floats& d_transitions) const {
         const Matrix<Real> transposed = forward.transposed();
@@ -62,7 +62,7 @@ class ForwardBackward final : public Messages {
             }
     }
 
-    // Adds the marginals of a token times `weight`.
+    // Adds the marginals of a token, multiplied by `weight`.
     void add_marginals(int64_t token, Real weight, Real* to) const {
         const Real *alpha = alpha_row(token), *beta = beta_row(token);
         for (int k = 0; k < width; k += LANES<Real>)
@@ -83,8 +83,8 @@ class ForwardBackward final : public Messages {
     const Potentials scores;
 
   private:
-    // The messages of the wider type, for the sequences that underflow. They are kept, as the next query most
-    // often has the same sequences.
+    // Returns the messages with the wider type for the sequences that underflow. They are cached, because the next
+    // query usually has the same sequences.
     std::shared_ptr<const Wider> wider(const std::vector<char>& underflow) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!wider_ || wider_of_ != underflow)
@@ -93,7 +93,7 @@ class ForwardBackward final : public Messages {
         return wider_;
     }
 
-    // Computes beta of a group, so that sum_k alpha_t[k] beta_t[k] is 1 at each token but for the last digit.
+    // Computes beta for a group, so that sum_k alpha_t[k] beta_t[k] is 1 at each token, up to the last digit.
     void backward(const Group& group, Backward& thread) const {
         int64_t kept[ROWS];
         const Group computed = without(group, underflow_.data(), kept);
@@ -115,7 +115,7 @@ class ForwardBackward final : public Messages {
         for (int k = 0; k < width; k += LANES<Real>) store(beta + k, load(beta + k) * scale);
     }
 
-    // Set when beta is first needed, though queries are const
+    // Set on first use of beta, although queries are const
     mutable std::once_flag has_beta_;
     mutable Matrix<Real> transposed_;
     mutable std::vector<char> underflow_;

@@ -1,4 +1,4 @@
-// A reference to a function that lives elsewhere.
+// A non-owning reference to a function.
 #pragma once
 
 namespace costner {
@@ -6,8 +6,8 @@ namespace costner {
 template <class Signature>
 class FunctionRef;
 
-// A function or lambda as an argument. A function with such a parameter is compiled once; a template would be compiled
-// for each lambda. It must not outlive what it refers to.
+// A function or lambda as an argument. A function with such a parameter is compiled only once, while a template would
+// be compiled for each lambda. The reference must not outlive the function.
 template <class Result, class... Arguments>
 class FunctionRef<Result(Arguments...)> {
   public:

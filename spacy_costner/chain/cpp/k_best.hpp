@@ -1,10 +1,11 @@
 // The k best paths.
 //
-// The k best paths that end in a tag extend the k best that end in each tag before:
+// The k best paths that end in a tag extend the k best paths that end in each previous tag:
 //
 //     delta_t[., j] = the k largest of delta_{t-1}[r, i] + transitions[i, j], + emissions[t, j]
 //
-// by merging the descending lists delta_{t-1}[., i] (Huang & Chiang, 2005, "Better k-best Parsing", algorithm 2).
+// They are found by merging the descending lists delta_{t-1}[., i] (Huang & Chiang, 2005, "Better k-best Parsing",
+// algorithm 2).
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@ class KBest {
     KBest(const Chain& chain, int64_t k)
         : chain_(chain), k_(k), n_tags_(chain.n_tags), heads_(n_tags_), ranks_(n_tags_) {}
 
-    // The tags of the paths of a sequence with tokens, (k, N), and their scores, (k, B), the best first; minus
-    // infinity where there is no further path.
+    // Finds the paths of a non-empty sequence, best first, and writes their tags, (k, N), and scores, (k, B). The score
+    // is minus infinity if there is no further path.
     void run(int64_t s, int64_t* tags, double* scores) {
         begin_ = chain_.begins[s];
         const int64_t length = chain_.lengths[s];
@@ -37,7 +38,7 @@ class KBest {
                 for (int64_t r = 0; r < k_; r++) row(t, j)[r].score += emission(s, t, j);
             }
 
-        // The k best of all, and their tags from the last to the first
+        // The k best paths overall, and their tags from the last token to the first
         std::fill(added_.begin(), added_.end(), 0.0);
         last_.assign(k_, {});
         merge(length - 1, last_.data());
@@ -52,23 +53,24 @@ class KBest {
     }
 
   private:
-    // A path: its score, its last tag but one, and its rank among the paths that end in that.
+    // A path: its score, its second last tag, and its rank among the paths that end in this tag.
     struct Entry {
         double score = -INFINITY;
         int32_t tag = 0, rank = 0;
     };
 
-    // The k best paths that end in tag j at token t of the sequence.
+    // Returns the k best paths that end in tag j at token t of the sequence.
     Entry* row(int64_t t, int64_t j) { return entries_.data() + (t * n_tags_ + j) * k_; }
 
-    // The emission of tag j at token t of the sequence, with the end score at the last token.
+    // Returns the emission of tag j at token t of the sequence, including the end score at the last token.
     double emission(int64_t s, int64_t t, int64_t j) const {
         const double score = chain_.emissions[(begin_ + t) * n_tags_ + j];
         return t + 1 == chain_.lengths[s] ? score + chain_.end[j] : score;
     }
 
-    // The k best of all paths to token t, if `added_` is added to the scores of those of each tag. The lists of the
-    // tags are descending. So the best path is that of the highest head; the next path of its list then replaces it.
+    // Finds the k best paths to token t, where `added_` is added to the scores of the paths of each tag. The list of
+    // each tag is descending, so the best path is the highest head of a list, which is then replaced with the next
+    // path.
     void merge(int64_t t, Entry* to) {
         for (int64_t i = 0; i < n_tags_; i++) heads_[i] = row(t, i)[0].score + added_[i];
         std::fill(ranks_.begin(), ranks_.end(), 0);
@@ -85,11 +87,11 @@ class KBest {
     const Chain& chain_;
     const int64_t k_, n_tags_;
     int64_t begin_ = 0;
-    std::vector<double> heads_;           // of each tag, the score of its next path, with what is added
-    std::vector<double> added_ = heads_;  // to the scores of the paths of each tag
-    std::vector<int32_t> ranks_;          // of each tag, the rank of its next path
+    std::vector<double> heads_;           // the score of the next path of each tag, including `added_`
+    std::vector<double> added_ = heads_;  // added to the scores of the paths of each tag
+    std::vector<int32_t> ranks_;          // the rank of the next path of each tag
     std::vector<Entry> entries_;          // the k best paths to each tag at each token, (T, K, k)
-    std::vector<Entry> last_;             // the k best of all, (k,)
+    std::vector<Entry> last_;             // the k best paths overall, (k,)
 };
 
 }  // namespace costner

@@ -1,5 +1,5 @@
-// What Python calls: the kernels of the fastest instruction set that the machine has, so that one binary runs on
-// every machine; and what is no faster with vectors.
+// The functions called from Python. They use the kernels for the fastest instruction set of the machine, so that one
+// binary runs on every machine, and include functions that don't benefit from vectorization.
 
 #include "kernels.hpp"
 

@@ -1,4 +1,4 @@
-// What is compiled once for each instruction set, and all that this code includes.
+// The interface of the code that is compiled once per instruction set, and the headers that it includes.
 #pragma once
 
 #include <algorithm>

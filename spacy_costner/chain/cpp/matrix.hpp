@@ -1,11 +1,11 @@
-// Products of a few rows with the matrix of transitions, over either semiring.
+// Products of a few rows with the transition matrix, over either semiring.
 //
-// The columns are cut in panels of at most PANEL vectors. A panel lists its sources, the rows of
-// the matrix that have an entry in it, and keeps their entries one row after another, so that
-// forbidden transitions cost nothing where a whole row of a panel is forbidden. Up to ROWS rows
-// of messages are multiplied at once, their results held in registers.
+// The columns are divided into panels of at most PANEL vectors. A panel lists its sources, i.e. the rows of the matrix
+// with an entry in the panel, and stores their entries row by row. Forbidden transitions are therefore free if an
+// entire row of a panel is forbidden. Up to ROWS rows of messages are multiplied at once, with the results in
+// registers.
 
-// (+, *): absent entries are 0.
+// (+, *): missing entries are 0.
 struct Sums {
     template <class Real>
     inline static const Real absent = 0;
@@ -17,7 +17,7 @@ struct Sums {
     INLINE static Vec<Real> join(Vec<Real> a, Vec<Real> b) { return a + b; }
 };
 
-// (max, +): absent entries are minus infinity.
+// (max, +): missing entries are minus infinity.
 struct Maxima {
     template <class Real>
     inline static const Real absent = Real(-INFINITY);
@@ -29,17 +29,17 @@ struct Maxima {
     INLINE static Vec<Real> join(Vec<Real> a, Vec<Real> b) { return larger<Real>(a, b); }
 };
 
-// Some adjacent columns of a matrix.
+// Adjacent columns of a matrix.
 template <class Real>
 struct Panel {
-    int column;          // the first
+    int column;          // the first column
     int n_vectors;       // the width, in vectors
-    int first_source;    // where its sources begin in Matrix::sources
+    int first_source;    // the index of its sources in Matrix::sources
     int n_sources;
-    std::size_t offset;  // where its entries begin in Matrix::entries: (n_sources, n_vectors * lanes)
+    std::size_t offset;  // the index of its entries in Matrix::entries: (n_sources, n_vectors * lanes)
 };
 
-// Row j of the result has what is in column j; `absent` fills up rows of `width` numbers.
+// Returns the transpose. Rows are padded with `absent` to `width` numbers.
 template <class Real>
 Buffer<Real> transpose(const Real* rows, int n_tags, int width, Real absent) {
     Buffer<Real> columns(static_cast<std::size_t>(n_tags) * width);
@@ -49,15 +49,15 @@ Buffer<Real> transpose(const Real* rows, int n_tags, int width, Real absent) {
     return columns;
 }
 
-// The width of rows for this number of tags: whole vectors.
+// Returns the width of rows for a number of tags, rounded up to full vectors.
 template <class Real>
 INLINE int padded(int n_tags) { return (n_tags + LANES<Real> - 1) / LANES<Real> * LANES<Real>; }
 
-// A matrix in panels: see above.
+// A matrix divided into panels. See above.
 template <class Real>
 class Matrix {
   public:
-    // entries: The rows, (n_tags, padded<Real>(n_tags)); `absent` of the semiring where there is no entry.
+    // entries: The rows, (n_tags, padded<Real>(n_tags)), with the semiring's `absent` for missing entries.
     template <class Semiring>
     static Matrix pack(const Real* entries, int n_tags, Semiring) {
         Matrix matrix;
@@ -74,14 +74,14 @@ class Matrix {
     }
 
     static constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 64 : PANEL;
-    int width = 0;             // of a row: whole vectors
-    std::size_t size = 0;      // the number of entries of all panels
-    Buffer<Real> entries;      // panel after panel
-    std::vector<int> sources;  // panel after panel
+    int width = 0;             // of a row, in full vectors
+    std::size_t size = 0;      // the total number of entries in all panels
+    Buffer<Real> entries;      // panel by panel
+    std::vector<int> sources;  // panel by panel
     std::vector<Panel<Real>> panels;
 
   private:
-    // Adds a panel with those of its rows that have any entry.
+    // Adds a panel, including only the rows with any entry.
     void add_panel(const Real* from, int n_tags, int width, int column, int n_vectors,
                    Real absent) {
         Panel<Real> panel = {column, n_vectors, static_cast<int>(sources.size()), 0, size};
@@ -98,8 +98,8 @@ class Matrix {
     }
 };
 
-// One panel: totals[r] = sum over sources s of rows[r][s] * entries[s]. With few rows, several
-// partial totals a row keep the processor from waiting for each addition.
+// Multiplies rows by a panel: totals[r] = sum over sources s of rows[r][s] * entries[s]. For a small number of rows,
+// several partial totals per row are used to hide the latency of additions.
 template <class Semiring, class Real, int N_ROWS, int N_VECTORS>
 INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_sources,
                            const Real* entries, Vec<Real> (&totals)[N_ROWS][N_VECTORS]) {
@@ -130,8 +130,8 @@ INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_so
         }
 }
 
-// The products of N_ROWS rows with one panel: finish(row, column, products) takes them a vector at a time. The numbers
-// of rows and of vectors are constants of the compiler, so that totals stay in registers.
+// Multiplies N_ROWS rows by a panel and passes the products to finish(row, column, products), one vector at a time. The
+// numbers of rows and vectors are compile-time constants, so that the totals stay in registers.
 template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL, class Finish>
 INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel, const Real* const* rows,
                               Finish& finish) {
@@ -145,7 +145,7 @@ INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& pan
         for (int v = 0; v < N_VECTORS; v++) finish(r, panel.column + v * LANES<Real>, totals[r][v]);
 }
 
-// The products of rows, 1 to ROWS, with all panels of a matrix. Its kernels are compiled for each `finish`.
+// Multiplies 1 to ROWS rows by all panels of a matrix. The kernels are compiled for each `finish`.
 template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
 void multiply_panels(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
     if (n_rows == N_ROWS)
@@ -155,7 +155,7 @@ void multiply_panels(const Matrix<Real>& matrix, const Real* const* rows, int n_
         multiply_panels<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, finish);
 }
 
-// The products of rows, 1 to ROWS, with a matrix: (n_rows, width).
+// Multiplies 1 to ROWS rows by a matrix. Shape of the products: (n_rows, width).
 template <class Semiring, class Real>
 void multiply_rows(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Real* products) {
     const int width = matrix.width;
@@ -165,11 +165,11 @@ void multiply_rows(const Matrix<Real>& matrix, const Real* const* rows, int n_ro
     multiply_panels<Semiring>(matrix, rows, n_rows, keep);
 }
 
-// What the mantissa of an Extended is multiplied by if its exponent grows by -d: 2^(256 d), for
-// d <= 0. Below 2^-512 it counts for nothing.
+// Returns the factor for the mantissa of an Extended if its exponent is increased by -d: 2^(256 d), for d <= 0. Factors
+// below 2^-512 are negligible.
 INLINE double step_down(double d) { return d == 0 ? 1.0 : d == -1 ? 0x1p-256 : d == -2 ? 0x1p-512 : 0.0; }
 
-// The products of extended numbers, many of a row at once: first their exponents, then their mantissas.
+// Multiplies rows of extended numbers. To process many numbers at once, exponents are computed before mantissas.
 template <class Semiring>
 void multiply_rows(const Matrix<Extended>& matrix, const Extended* const* rows, int n_rows, Extended* products) {
     constexpr int MOST = Matrix<Extended>::MOST_VECTORS;
@@ -196,9 +196,9 @@ void multiply_rows(const Matrix<Extended>& matrix, const Extended* const* rows, 
         }
 }
 
-// Multiplies n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, products) takes the products a
-// vector at a time. Before, they are stored in `products`, (ROWS, width), so that the kernels are compiled once for all
-// functions `finish`: they take half of the time of compilation.
+// Multiplies 1 to ROWS rows of messages by a matrix and passes the products to finish(row, column, products), one
+// vector at a time. The products are first stored in `products`, (ROWS, width), so that the kernels, which take half of
+// the compile time, are compiled only once for all `finish` functions.
 template <class Semiring, class Real, class Finish>
 INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Buffer<Real>& products,
                      Finish& finish) {
@@ -209,7 +209,7 @@ INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_
         for (int k = 0; k < width; k += LANES<Real>) finish(r, k, load(row + k));
 }
 
-// sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries a row.
+// sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries per row.
 template <class Real, int N_ROWS, int N_VECTORS>
 INLINE void add_outer_rows(const Real* before, const Real* ahead, int width, int n_steps,
                            const int* sources, Real* sums) {
@@ -229,7 +229,7 @@ INLINE void add_outer_rows(const Real* before, const Real* ahead, int width, int
         }
 }
 
-// The same, with the numbers of rows and of vectors as constants of the compiler.
+// The same, with the numbers of rows and vectors as compile-time constants.
 template <class Real, int N_ROWS = ROWS, int N_VECTORS = PANEL>
 INLINE void add_outer_block(const Real* before, const Real* ahead, int width, int n_steps,
                             const int* sources, int n_rows, int n_vectors, Real* sums) {
@@ -246,7 +246,7 @@ INLINE void add_outer_block(const Real* before, const Real* ahead, int width, in
     }
 }
 
-// The same of extended numbers.
+// The same for extended numbers.
 inline void add_outer(const Matrix<Extended>& matrix, const Extended* before, const Extended* ahead, int width,
                       int64_t n_steps, Extended* sums) {
     for (int64_t t = 0; t < n_steps; t++, before += width, ahead += width)
@@ -266,12 +266,11 @@ inline void add_outer(const Matrix<Extended>& matrix, const Extended* before, co
     for (std::size_t i = 0; i < matrix.size; i++) sums[i] = settled(sums[i].mantissa, sums[i].exponent);
 }
 
-// Adds sum over t of before[t][i] * ahead[t][j] to the sums, in the layout of the matrix's entries,
-// for the entries that the matrix has.
+// Adds sum over t of before[t][i] * ahead[t][j] to the sums, for all entries of the matrix and in the same layout.
 template <class Real>
 void add_outer(const Matrix<Real>& matrix, const Real* before, const Real* ahead, int width,
                int64_t n_steps, Real* sums) {
-    constexpr int64_t CHUNK = 64;  // steps that stay in the cache while all panels pass
+    constexpr int64_t CHUNK = 64;  // the number of steps that fit in the cache while all panels are processed
     for (int64_t t = 0; t < n_steps; t += CHUNK) {
         const int n = static_cast<int>(std::min(CHUNK, n_steps - t));
         for (const Panel<Real>& panel : matrix.panels) {

@@ -1,10 +1,10 @@
-// Max-product messages of both directions, and their queries.
+// Max-product messages in both directions, and their queries.
 //
 //     delta_t[j]     = max_i (delta_{t-1}[i] + M[i, j]) + E_t[j]
 //     gamma_{t-1}[i] = max_j (M[i, j] + E_t[j] + gamma_t[j])
 //
-// In float64, as in max_product.hpp. No back pointers are kept:
-// where the best tag before or after a tag is needed, the maximum is computed again.
+// As in max_product.hpp, the computation uses float64, and no back pointers are stored. If the best tag before or after
+// a tag is needed, the maximum is recomputed.
 
 class MaxMessages final : public Messages {
   public:
@@ -27,14 +27,14 @@ class MaxMessages final : public Messages {
   private:
     class SegmentMaxScores;
 
-    // A token where a path deviates, its tag there (by its place), and the score of the path.
+    // A token where a path deviates, the position of its tag there, and the score of the path.
     struct Deviation {
         double score = -INFINITY;
         int64_t token = 0;
         int tag = 0;
     };
 
-    // What a product of messages becomes: gamma of a token, and E + gamma for the token before (`ahead`).
+    // Converts a product of messages to gamma of a token, and to E + gamma for the previous token (`ahead`).
     struct BackwardStep {
         const double* emissions[ROWS];
         double *gamma[ROWS], *ahead[ROWS];
@@ -45,26 +45,27 @@ class MaxMessages final : public Messages {
         }
     };
 
-    // max_{y: y_t = k} s(y), shape (N, K).
+    // Computes max_{y: y_t = k} s(y), shape (N, K).
     void max_marginals(double* out) const {
         for (int64_t t = 0; t < chain_.n_tokens; t++)
             for (int k = 0; k < chain_.n_tags; k++)
                 out[t * chain_.n_tags + order_[k]] = delta_row(t)[k] + row_of(gamma_, t)[k];
     }
 
-    // The path of the highest log-probability of those of which no transition costs more than the tolerance:
+    // Finds the path with the highest log-probability among all paths whose transitions are within the tolerance:
     //
     //     argmax_y sum_t log p_t[y_t]
     //     where  M[y_{t-1}, y_t] + E_t[y_t] + gamma_t[y_t] >= gamma_{t-1}[y_{t-1}] - tolerance
     //
-    // and the same for the first tag. Of several, the one whose last tag is the first of the tag set, and so on.
+    // The same condition applies to the first tag. Ties are broken in favor of the first tag in the tag set, starting
+    // with the last token.
     void best_of_tied(const Ties& ties) const {
         for (int64_t s = 0; s < chain_.n_sequences; s++)
             if (!is_clear(s, ties)) follow_ties(s, ties);
     }
 
-    // Whether only one path is near enough to the best one, as a single tag is at each token; writes its tags. No
-    // others need to be searched then.
+    // Checks whether only a single path is close enough to the best path, i.e. there is only one such tag at each
+    // token. If so, writes its tags, and no other paths have to be searched.
     bool is_clear(int64_t s, const Ties& ties) const {
         for (int64_t t = chain_.begins[s]; t < chain_.past(s); t++) {
             const auto score = [&](int k) { return delta_row(t)[k] + row_of(gamma_, t)[k]; };
@@ -79,8 +80,8 @@ class MaxMessages final : public Messages {
         return true;
     }
 
-    // Viterbi's recursion over log-probabilities, with only the transitions within the tolerance: the best sum of
-    // log-probabilities of a path that ends in each tag, and the tag before it.
+    // Viterbi recursion over log-probabilities, using only the transitions within the tolerance. It computes the best
+    // sum of log-probabilities of a path that ends in each tag, and the previous tag.
     void follow_ties(int64_t s, const Ties& ties) const {
         const int64_t n_tags = chain_.n_tags, begin = chain_.begins[s], length = chain_.lengths[s];
         const std::vector<int> place_of = places_in(order_);
@@ -88,13 +89,13 @@ class MaxMessages final : public Messages {
         const double* log_probs = ties.log_probs + begin * n_tags;
         std::vector<double> best_sums(log_probs, log_probs + n_tags), sums_before(n_tags);
 
-        // The first tag
+        // First token
         const double* ahead = row_of(ahead_, begin);
         const double best_score = *std::max_element(ahead, ahead + n_tags);
         for (int64_t j = 0; j < n_tags; j++)
             if (ahead[place_of[j]] < best_score - ties.tolerance) best_sums[j] = -INFINITY;
 
-        // The others, by the transitions to them
+        // All other tokens
         for (int64_t t = 1; t < length; t++) {
             sums_before.swap(best_sums);
             std::fill(best_sums.begin(), best_sums.end(), -INFINITY);
@@ -119,8 +120,8 @@ class MaxMessages final : public Messages {
         }
     }
 
-    // The recursion of gamma for a group, from the last token to the first. Sequences stand in order of length:
-    // `running` of them have token t.
+    // The recursion of gamma for a group, from the last token to the first. Sequences are sorted by length: the first
+    // `running` sequences have a token t.
     void backward(const Group& group) {
         BackwardStep step;
         Buffer<double> products(ROWS * width_);
@@ -149,8 +150,8 @@ class MaxMessages final : public Messages {
         }
     }
 
-    // Considers the deviation at a token to the tag with the largest sum of `score` and both rows. It replaces the
-    // best deviation so far if it is better.
+    // Finds the tag with the largest sum of `score` and both rows, and replaces the best deviation so far if the
+    // deviation to this tag is better.
     void consider(int64_t token, double score, const double* one, const double* other, Deviation& best) const {
         const auto both = [=](int k) { return load(one + k) + load(other + k); };
         Vec<double> largest = both(0);
@@ -159,7 +160,7 @@ class MaxMessages final : public Messages {
         if (total > best.score) best = {total, token, max_.first_largest(both)};
     }
 
-    // The best tag at token t after a tag, and at token t before a tag.
+    // Returns the best tag at token t after a tag. `previous` returns the best tag at token t before a tag.
     int next(int tag, int64_t t) const {
         const double *onwards = transition_row(tag), *ahead = row_of(ahead_, t);
         return max_.first_largest([=](int k) { return load(onwards + k) + load(ahead + k); });
@@ -183,9 +184,9 @@ class MaxMessages final : public Messages {
 
 // The score of the best path with each segment, and of the best path without it.
 //
-// A path shares a prefix with the segment, up to some token t where it has another tag, or the
-// token after the segment. It has the segment if its tag after the segment is allowed there, or
-// if the sequence ends with the segment. The best path that deviates at t with tag k scores
+// A path shares a prefix with the segment, up to a token t with a different tag or up to the token after the segment.
+// It contains the segment if its tag after the segment is allowed, or if the sequence ends with the segment. The best
+// path that deviates at t to tag k has the score
 //
 //     prefix_{t-1} + M[y_{t-1}, k] + E_t[k] + gamma_t[k],
 //     prefix_t = delta_b[y_b] + sum_{b < u <= t} (M[y_{u-1}, y_u] + E_u[y_u])
@@ -193,7 +194,7 @@ class MaxMessages final : public Messages {
 // or, at the first token b, delta_b[k] + gamma_b[k].
 class MaxMessages::SegmentMaxScores final : public Query {
   public:
-    // scores: With each segment, then without. Shape: (2, S)
+    // scores: The scores with each segment, followed by the scores without it. Shape: (2, S)
     SegmentMaxScores(const MaxMessages& owner, const Segments& segments, double* scores)
         : owner_(owner), chain_(owner.chain_), segments_(segments, owner.chain_, owner.order_),
           with_(segments.n_segments), without_(segments.n_segments) {
@@ -225,13 +226,13 @@ class MaxMessages::SegmentMaxScores final : public Query {
     }
 
   private:
-    // The score of a transition to token t, with the emission there.
+    // Returns the score of a transition to token t, including the emission.
     double step(int64_t t, int from, int to) const {
         return owner_.transition_row(from)[to] + owner_.row_of(owner_.emissions_, t)[to];
     }
 
-    // Finds the best path with segment i, and the best without it, among the deviations at each of its tokens and at
-    // the token after it. `row` is scratch memory.
+    // Finds the best paths with and without segment i, considering deviations at each of its tokens and at the token
+    // after it. `row` is scratch memory.
     void find_deviations(int64_t s, int64_t i, double* row) {
         const int64_t begin = segments_.begin(i), end = segments_.end(i);
         double prefix = 0;
@@ -256,8 +257,8 @@ class MaxMessages::SegmentMaxScores final : public Query {
         }
     }
 
-    // Counts the transitions of a path from the first token of a segment to its deviation, and
-    // adds mass on the tags at both ends, (T, K), to be propagated.
+    // Counts the transitions of a path from the first token of a segment to its deviation, and adds mass to the tags at
+    // both ends, (T, K), which is propagated later.
     void add_prefix(int64_t s, int64_t i, const Deviation& deviation, double mass, std::vector<double>& left,
                     std::vector<double>& right, const Floats& d_emissions, const Floats& d_transitions) const {
         if (!std::isfinite(deviation.score) || mass == 0) return;
@@ -272,22 +273,22 @@ class MaxMessages::SegmentMaxScores final : public Query {
         if (deviation.token < chain_.past(s)) right[place(s, deviation.token, deviation.tag)] += mass;
     }
 
-    // Adds mass to the gradient: of the tag at token t, and of the transition to it.
+    // Adds mass to the gradient of the tag at token t, and of the transition to it.
     void count(int64_t t, int before, int tag, double mass, const Floats& d_emissions,
                const Floats& d_transitions) const {
         add(t, tag, mass, d_emissions);
         add(owner_.order_[before], tag, mass, d_transitions);
     }
 
-    // Adds mass to the entry of a tag, by its place, in a row of derivatives.
+    // Adds mass to the entry of a tag, given by its position, in a row of derivatives.
     void add(int64_t row, int tag, double mass, const Floats& to) const {
         to.add(row * chain_.n_tags + owner_.order_[tag], mass);
     }
 
-    // The index of a token and tag in the mass of a sequence, (T, K).
+    // Returns the index of a token and tag in the mass of a sequence, (T, K).
     int64_t place(int64_t s, int64_t token, int tag) const { return (token - chain_.begins[s]) * chain_.n_tags + tag; }
 
-    // Leftwards: each tag passes its mass to the best tag before it.
+    // Propagates mass leftwards: each tag passes its mass to the best previous tag.
     void propagate_left(int64_t s, std::vector<double>& mass, const Floats& d_emissions,
                         const Floats& d_transitions) const {
         for (int64_t t = chain_.past(s) - 1; t >= chain_.begins[s]; t--)
@@ -302,7 +303,7 @@ class MaxMessages::SegmentMaxScores final : public Query {
             }
     }
 
-    // Rightwards: to the best tag after it.
+    // Propagates mass rightwards: each tag passes its mass to the best next tag.
     void propagate_right(int64_t s, std::vector<double>& mass, const Floats& d_emissions,
                          const Floats& d_transitions) const {
         for (int64_t t = chain_.begins[s]; t + 1 < chain_.past(s); t++)

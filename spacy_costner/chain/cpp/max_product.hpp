@@ -1,14 +1,14 @@
-// The best path: Viterbi's recursion.
+// The best path, using the Viterbi algorithm.
 //
 //     delta_t[j] = max_i (delta_{t-1}[i] + transitions[i, j]) + emissions[t, j]
 //
-// In float64, so that long sequences keep their precision and ties are broken everywhere the
-// same. Difference from the textbook: no back pointers are kept. The trace back needs one a token,
-// and computes the maximum over delta_{t-1}[i] + transitions[i, j] again, which costs K a token
-// where keeping them costs K^2.
+// The computation uses float64, to maintain precision for long sequences and to break ties consistently on all
+// machines. Difference from the textbook: no back pointers are stored. The traceback only needs one back pointer per
+// token, so it recomputes the maximum over delta_{t-1}[i] + transitions[i, j], which costs K per token, while storing
+// all back pointers would cost K^2.
 //
-// The best path outside a set, with the tags S_t of the set at t, leaves the set at the first
-// token whose tag is not in S_t:
+// Let S_t be the tags of a set at t. The best path outside of the set leaves the set at the first token whose tag is
+// not in S_t:
 //
 //     stay_t[j]  = max_{i in S_{t-1}} (stay_{t-1}[i] + transitions[i, j]) + emissions[t, j]    for j in S_t
 //     leave_t[j] = the same                                                              for j not in S_t
@@ -25,7 +25,8 @@ class MaxProduct {
         pack_transitions();
     }
 
-    // The tags of the best paths, (N,), and their scores, (B,); outside a set, unless it is null.
+    // Finds the best paths, and writes their tags, (N,), and scores. If `excluded` isn't null, only paths outside of
+    // this set are considered.
     void best_path(const Allowed* excluded, int64_t* tags, double* scores) const {
         std::fill(scores, scores + chain_.n_sequences, excluded ? -INFINITY : 0.0);
         if (excluded) return best_path_excluding(*excluded, tags, scores);
@@ -41,7 +42,7 @@ class MaxProduct {
   private:
     friend class MaxMessages;
 
-    // The same outside a set.
+    // The same for paths outside of a set.
     void best_path_excluding(const Allowed& allowed, int64_t* tags, double* scores) const {
         const TagSets sets(allowed, chain_.n_tokens, rows_.order);
         std::vector<double> stay(sets.size());
@@ -58,7 +59,7 @@ class MaxProduct {
         });
     }
 
-    // What a product of messages becomes: delta of the next token, whose row has its emissions before.
+    // Converts a product of messages to delta of the next token. Its row initially contains the emissions.
     struct Step {
         double* delta[ROWS];
 
@@ -67,7 +68,7 @@ class MaxProduct {
         }
     };
 
-    // The same for delta outside a set, with the scores `leave` of that token.
+    // The same for delta outside of a set, using the scores `leave` of the token.
     struct LeavingStep {
         double* delta[ROWS];
         const double* leave[ROWS];
@@ -78,7 +79,7 @@ class MaxProduct {
         }
     };
 
-    // Calls work(group, delta, scratch) with room for the rows of each sequence and for ROWS more.
+    // Calls work(group, delta, scratch) with memory for the rows of each sequence and for ROWS additional rows.
     void for_groups(FunctionRef<void(const Group&, double* const*, double*)> work) const {
         const int64_t n_tokens = schedule_.most_tokens_in_a_group(chain_.lengths);
         std::vector<Buffer<double>> memory;
@@ -93,7 +94,7 @@ class MaxProduct {
         });
     }
 
-    // The transitions as rows from each tag, as rows to each tag, and as the matrix of the recursion.
+    // Stores the transitions as rows from each tag, as rows to each tag, and as the matrix of the recursion.
     void pack_transitions() {
         const int n_tags = chain_.n_tags;
         for (int i = 0; i < n_tags; i++)
@@ -102,14 +103,14 @@ class MaxProduct {
         by_source_ = Matrix<double>::pack(transitions_, n_tags, Maxima());
     }
 
-    // delta of the sequences of a group, that of the r-th from delta[r] on.
+    // Computes delta for the sequences of a group. Row r starts at delta[r].
     void forward(const Group& group, double* const* delta) const {
         Step step;
         forward(group, delta, step, [](int, int64_t) {});
     }
 
-    // The recursion. Calls prepare(r, t) when the row of token t of the r-th sequence holds its emissions. Sequences
-    // stand in order of length: `running` of them have token t.
+    // The recursion. Calls prepare(r, t) when the row for token t of sequence r contains its emissions. Sequences are
+    // sorted by length: the first `running` sequences have a token t.
     template <class AnyStep, class Prepare>
     void forward(const Group& group, double* const* delta, AnyStep& step, Prepare prepare) const {
         for (int r = 0; r < group.size; r++) {
@@ -127,13 +128,13 @@ class MaxProduct {
                 step.delta[r] += width_;
                 prepare(r, t);
             }
-            // Not `multiply`, which stores the products first: that would take a tenth of the time.
+            // Don't use `multiply`, because storing the products first would take a tenth of the time.
             multiply_panels<Maxima>(by_source_, before, running, step);
         }
     }
 
-    // The scores `stay` of a token, from its emissions, and the scores `leave`, relative to the
-    // emissions. At the first token delta is `leave` already.
+    // Computes the scores `stay` of a token from its emissions, and the scores `leave` relative to the emissions. At
+    // the first token, delta already equals `leave`.
     void leave(int64_t begin, int64_t t, const TagSets& sets, double* stay, double* emissions, double* leave) const {
         if (t == 0) {
             for (const int& k : sets[begin]) {
@@ -155,14 +156,14 @@ class MaxProduct {
         }
     }
 
-    // The best tag at token t of a sequence before a tag.
+    // Returns the best tag at token t of a sequence before a given tag.
     int tag_before(int tag, const double* delta, int64_t t) const {
         const double *before = delta + t * width_, *into = by_target_ + static_cast<std::size_t>(tag) * width_;
         return first_largest([=](int k) { return load(before + k) + load(into + k); });
     }
 
-    // RETURNS the score of the best path of sequence s, after writing its tags; outside of `sets`, unless it
-    // is null.
+    // Writes the tags of the best path of sequence s, outside of `sets` unless it is null. RETURNS the score of the
+    // path.
     double trace_back(int64_t s, const double* delta, const TagSets* sets, const double* stay, int64_t* tags) const {
         const int64_t begin = chain_.begins[s];
         int64_t t = chain_.lengths[s] - 1;
@@ -170,11 +171,11 @@ class MaxProduct {
         int best = first_largest([=](int k) { return load(row + k); });
         const double score = row[best];
         tags[begin + t] = rows_.order[best];
-        bool has_left = true;  // whether the path is outside the set already at token t
+        bool has_left = true;  // whether the path is already outside of the set at token t
         while (t-- > 0) {
             const int next = best;
             if (has_left) best = tag_before(next, delta, t);
-            // A path that was in the set at t may leave it with `next`, or be in it still.
+            // A path that was in the set at t may leave it at `next` or stay in it.
             if (sets && !(has_left && sets->has(begin + t + 1, next))) {
                 const double* into = by_target_ + static_cast<std::size_t>(next) * width_;
                 const auto score_in_set = [&](const int& i) { return stay[sets->index(i)] + into[i]; };
@@ -193,7 +194,8 @@ class MaxProduct {
         return score;
     }
 
-    // The place of the largest entry of a row, the first of several. row(k) is the vector of the entries from k on.
+    // Returns the position of the largest entry of a row, or the first position if there are ties. row(k) is the vector
+    // of the entries starting from k.
     template <class Row>
     INLINE int first_largest(Row row) const {
         Vec<double> largest_lanes = row(0);
@@ -214,6 +216,6 @@ class MaxProduct {
     const Rows<double> rows_;
     const int width_;
     const Schedule schedule_;
-    Buffer<double> by_target_, transitions_;  // a row for each tag, with the scores from and to the others
+    Buffer<double> by_target_, transitions_;  // one row per tag, with the scores from and to all other tags
     Matrix<double> by_source_;
 };

@@ -1,4 +1,4 @@
-// Scratch memory that vectors can be loaded from.
+// Aligned scratch memory for vectors.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace costner {
 
 constexpr std::size_t ALIGNMENT = 64;
 
-// `size` numbers, not initialised, at an address that every vector type accepts.
+// An uninitialized array of `size` numbers, aligned for all vector types.
 template <class Number>
 class Buffer {
   public:

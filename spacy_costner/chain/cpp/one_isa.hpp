@@ -1,6 +1,6 @@
-// The kernels for one instruction set, in the namespace that includes this; so its files have no include guards.
-// ROWS and PANEL are the rows of messages and the vectors of a row that one product keeps in registers: of 16
-// registers 6 times 2 results.
+// The kernels for one instruction set, in the namespace that includes this file. The included files therefore have no
+// include guards. A product keeps ROWS rows of messages and PANEL vectors per row in registers, e.g. 6 times 2 results
+// with 16 registers.
 
 #include "vectors.hpp"
 #include "matrix.hpp"

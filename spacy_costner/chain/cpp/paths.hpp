@@ -21,7 +21,7 @@ inline double score_path(const Chain& chain, int64_t s, const int64_t* tags) {
     return score;
 }
 
-// Counts each tag and transition of a path by a weight.
+// Adds a weight to the count of each tag and transition of a path.
 inline void add_path(const Chain& chain, int64_t s, const int64_t* tags, double weight, const Floats& d_emissions,
                      const Floats& d_transitions) {
     const int64_t n_tags = chain.n_tags, begin = chain.begins[s], past = begin + chain.lengths[s];
@@ -29,7 +29,7 @@ inline void add_path(const Chain& chain, int64_t s, const int64_t* tags, double 
     for (int64_t t = begin + 1; t < past; t++) d_transitions.add(tags[t - 1] * n_tags + tags[t], weight);
 }
 
-// The start and the end scores' part of a gradient, from the emissions' part.
+// Computes the start and end gradients from the emission gradient.
 inline void collect_ends(const Chain& chain, const Floats& d_emissions, const Gradient& out) {
     const int64_t n_tags = chain.n_tags;
     const Floats d_start = {out.start, d_emissions.wide}, d_end = {out.end, d_emissions.wide};
@@ -44,7 +44,7 @@ inline void collect_ends(const Chain& chain, const Floats& d_emissions, const Gr
     }
 }
 
-// The score of the path of each sequence with the given tags.
+// The score of the path with the given tags for each sequence.
 class PathScore final : public Query {
   public:
     PathScore(const Potentials& scores, const int64_t* tags, double* path_scores)

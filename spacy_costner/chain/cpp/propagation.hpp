@@ -1,29 +1,25 @@
-// Propagation of mass on tags, by the conditional probabilities of adjacent tags.
+// Propagation of mass on tags, using the conditional probabilities of adjacent tags.
 //
-// With alpha and beta of forward.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass
-// on tags, propagated in both directions by the conditional probabilities of adjacent tags. Mass
-// that moves leftwards is divided by alpha, and mass that moves rightwards by beta, so that its
-// recursion has the matrix product of the messages:
+// With alpha and beta as in forward.hpp, p(y_t = j) = alpha_t[j] beta_t[j]. A gradient is mass on tags that is
+// propagated in both directions using the conditional probabilities of adjacent tags. Leftward mass is divided by
+// alpha, and rightward mass by beta, so that the recursions use the same matrix product as the messages:
 //
 //     r_{t-1}[i] = s_{t-1}[i] + sum_j M[i, j] c_{t-1} E_t[j] r_t[j],      mass = alpha r
 //     q_t[j]     = s'_t[j] + E_t[j] sum_i c_{t-1} q_{t-1}[i] M[i, j],     mass = beta q
 //
-// with the sources s and s', mass put on tags at t divided by alpha_t and by beta_t. The mass on
-// transitions is
+// The sources s and s' are the mass added to tags at t, divided by alpha_t and by beta_t. The mass on transitions is
 //
 //     sum_t (alpha_{t-1}[i] c_{t-1} E_t[j] r_t[j] + c_{t-1} q_{t-1}[i] E_t[j] beta_t[j]) M[i, j]
 //
-// Mass that is propagated in both directions adds up to 0 at every token. Rounding errors would
-// accumulate along the sequence, in proportion to the marginals. They are subtracted every BALANCED
-// tokens.
+// Mass that is propagated in both directions adds up to 0 at every token. Rounding errors would accumulate along the
+// sequence, in proportion to the marginals, so they are subtracted every BALANCED tokens.
 
 constexpr int64_t BALANCED = 64;  // tokens
 
 template <class Real>
 class ForwardBackward;
 
-// Propagation of mass in the sequences of a group: the scratch memory of one thread, and its
-// mass on transitions.
+// Propagation of mass in the sequences of a group, with the scratch memory and the mass on transitions of a thread.
 template <class Real>
 class Propagation {
   public:
@@ -34,7 +30,7 @@ class Propagation {
         std::fill(pairs + 0, pairs + owner.forward.by_source.size, Real(0));
     }
 
-    // Starts with a group: all sources are 0. RETURNS the sequences of the group that don't underflow.
+    // Starts a new group with all sources set to 0. RETURNS the sequences of the group that don't underflow.
     const Group& take(const Group& group, const std::vector<char>& underflow) {
         group_ = without(group, underflow.data(), kept_);
         int64_t token = 0;
@@ -47,15 +43,15 @@ class Propagation {
         return group_;
     }
 
-    // Rows of the r-th sequence. First sources, s and s'; then mass on tags, and c_t q_t.
+    // Rows of sequence r. They first contain the sources, s and s', and then the mass on tags, and c_t q_t.
     Real* left(int r) { return left_ + offset_[r]; }
     Real* right(int r) { return right_ + offset_[r]; }
 
-    // Scratch rows, free until propagation.
+    // Scratch rows that can be used until propagation.
     Real* scratch(int r) { return weights_ + offset_[r]; }
 
-    // Propagates leftwards; rows of `left` become mass. Sequences stand in order of length: `running` of them have
-    // token t.
+    // Propagates mass leftwards. Rows of `left` are converted to mass. Sequences are sorted by length: the first
+    // `running` sequences have a token t.
     void to_left() {
         if (group_.size == 0) return;
         LeftStep step;
@@ -87,7 +83,7 @@ class Propagation {
         }
     }
 
-    // Propagates rightwards; adds to the mass in `left` what comes from the tokens before.
+    // Propagates mass rightwards, and adds the mass from the previous tokens to `left`.
     void to_right(bool balanced = true) {
         RightStep step;
         int64_t tokens[ROWS] = {};
@@ -128,7 +124,7 @@ class Propagation {
             store(weights + k, load(weights + k) - scale * load(emissions + k) * load(beta + k));
     }
 
-    // Adds up the mass on transitions, leftwards and rightwards.
+    // Sums the leftward and rightward mass on transitions.
     void count_left() {
         for (int r = 0; r < group_.size; r++) count(alpha(r), weights_ + offset_[r], r, pairs);
     }
@@ -140,19 +136,19 @@ class Propagation {
         }
     }
 
-    // Adds the expected transitions times `weight`.
+    // Adds the expected transitions, multiplied by `weight`.
     void count_marginals(int r, Real weight, Real* to) {
         count(alpha(r), weigh_steps(r, weight), r, to);
     }
 
-    // Sets the scratch rows to c_{t-1} E_t beta_t, times `weight`, for all tokens but the first.
+    // Sets the scratch rows to c_{t-1} E_t beta_t, multiplied by `weight`, for all tokens except the first one.
     const Real* weigh_steps(int r, Real weight) {
         const int64_t begin = owner_.chain.begins[group_.sequences[r]];
         fill_weights(r, [&](int64_t t) { return weight * owner_.factor(begin + t - 1); });
         return scratch(r);
     }
 
-    // The mass on tags, to the rows of the tokens.
+    // Writes the mass on tags to the rows of the tokens.
     void put(const Floats& d_emissions) {
         for (int r = 0; r < group_.size; r++) {
             const int64_t s = group_.sequences[r];
@@ -164,7 +160,7 @@ class Propagation {
     Buffer<Real> pairs;  // mass on transitions, divided by M, in the layout of by_source
 
   private:
-    // What a product becomes: the leftward mass of a token, and the weights c_{t-1} E_t r_t for the token before.
+    // Converts a product to the leftward mass of a token, and to the weights c_{t-1} E_t r_t for the previous token.
     struct LeftStep {
         const Real *emissions[ROWS], *alpha[ROWS];
         Real *left[ROWS], *weights[ROWS];
@@ -178,7 +174,7 @@ class Propagation {
         }
     };
 
-    // What a product becomes: the rightward mass of a token, added to `left`, and c_t q_t for the next token.
+    // Converts a product to the rightward mass of a token, which is added to `left`, and to c_t q_t for the next token.
     struct RightStep {
         const Real *emissions[ROWS], *beta[ROWS];
         Real *left[ROWS], *right[ROWS];
@@ -191,7 +187,7 @@ class Propagation {
         }
     };
 
-    // Subtracts the surplus, by which the leftward mass at a token isn't 0 in sum, in proportion to the marginals.
+    // Subtracts the surplus, i.e. the sum of the leftward mass at a token, in proportion to the marginals.
     void balance_left(int r, int64_t t) {
         const int64_t token = owner_.chain.begins[group_.sequences[r]] + t;
         Real* mass = left(r) + t * width_;
@@ -202,7 +198,7 @@ class Propagation {
         take_off_pairs(r, t, surplus);
     }
 
-    // The same of the rightward mass.
+    // The same for the rightward mass.
     void balance_right(int r, int64_t t) {
         const int64_t token = owner_.chain.begins[group_.sequences[r]] + t;
         const Real *alpha = owner_.alpha_row(token), *beta = owner_.beta_row(token);
@@ -212,18 +208,18 @@ class Propagation {
         owner_.add_marginals(token, -surplus / owner_.factor(token), left(r) + t * width_);
     }
 
-    // c_{t-1}; 0 for the first token, to which no transition leads.
+    // Returns c_{t-1}, or 0 for the first token, which has no incoming transition.
     Vec<Real> factor_into(int r, int64_t t) const {
         const int64_t before = owner_.chain.begins[group_.sequences[r]] + t - 1;
         return splat(t > 0 ? owner_.factor(before) : Real(0));
     }
 
-    // The rows alpha of the r-th sequence.
+    // Returns the alpha rows of sequence r.
     const Real* alpha(int r) const {
         return owner_.alpha_row(owner_.chain.begins[group_.sequences[r]]);
     }
 
-    // E_t beta_t times scale(t), for all tokens but the first.
+    // Computes E_t beta_t times scale(t) for all tokens except the first one.
     template <class Scale>
     void fill_weights(int r, Scale scale) {
         const int64_t s = group_.sequences[r], begin = owner_.chain.begins[s];
@@ -236,8 +232,8 @@ class Propagation {
         }
     }
 
-    // Adds before_{t-1}[i] ahead_t[j] of the r-th sequence to the count of each transition, for all tokens but the
-    // first.
+    // Adds before_{t-1}[i] ahead_t[j] of sequence r to the count of each transition, for all tokens except the first
+    // one.
     void count(const Real* before, const Real* ahead, int r, Real* to) {
         const int64_t length = owner_.chain.lengths[group_.sequences[r]];
         add_outer(owner_.forward.by_source, before, ahead + width_, width_, length - 1, to);

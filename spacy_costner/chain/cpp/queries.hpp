@@ -1,13 +1,13 @@
-// Queries of the distribution of paths whose code is short; longer ones have files of their own. At the end,
-// `make_query` makes any query by its name. forward.hpp defines the messages alpha and beta, the matrix M and E;
-// propagation.hpp defines mass and the sources s and s'.
+// Short queries of the distribution over paths. Longer queries are in separate files. `make_query` at the end of the
+// file creates a query by name. See forward.hpp for the messages alpha and beta, the matrix M and E, and
+// propagation.hpp for mass and the sources s and s'.
 
-// log Z, or log p(y) = s(y) - log Z of the path y with the given tags. The gradient of log Z is the marginals. This
-// mass needs no propagation. If no other query is asked for its gradient, beta need not be kept, either.
+// log Z, or log p(y) = s(y) - log Z for the path y with the given tags. The gradient of log Z is the marginals, so the
+// mass doesn't have to be propagated. If no other query is differentiated, beta doesn't have to be stored, either.
 template <class Real>
 class LogPartition final : public QueryBase<Real> {
   public:
-    // tags: Shape: (N,); null: log Z.
+    // tags: Shape: (N,). If null, log Z is computed.
     LogPartition(const ForwardBackward<Real>& owner, const int64_t* tags, double* values)
         : QueryBase<Real>(owner, owner.forward.underflow), tags_(tags), possible_(owner.chain.n_sequences) {
         owner.forward.for_groups([&](const Group& group, int) {
@@ -51,8 +51,8 @@ class LogPartition final : public QueryBase<Real> {
             if (possible_[s]) add_path(this->chain_, s, tags_, d_values[s], d_emissions, d_transitions);
     }
 
-    // The factor of the marginals of a sequence in the gradient. The gradient of log p(y) is the counts of the path
-    // minus the marginals.
+    // Returns the factor of the marginals of a sequence in the gradient. The gradient of log p(y) is the counts of the
+    // path minus the marginals.
     double weight(int64_t s, const double* d_values) const {
         if (!tags_) return d_values[s];
         return possible_[s] ? -d_values[s] : 0;
@@ -62,7 +62,7 @@ class LogPartition final : public QueryBase<Real> {
     std::vector<char> possible_;
 };
 
-// The marginals p(y_t = k), (N, K), in the type of the scores. They have no gradient: log_marginals has one.
+// The marginals p(y_t = k), (N, K), in the type of the scores. They have no gradient, unlike log_marginals.
 template <class Real>
 class Marginals final : public QueryBase<Real> {
   public:
@@ -79,18 +79,18 @@ class Marginals final : public QueryBase<Real> {
     }
 };
 
-// Paths that are drawn from p(y). The last tag is drawn from alpha_T, then each tag given the next one,
+// Paths sampled from p(y). The last tag is sampled from alpha_T, then each tag given the next one,
 //
 //     y_{t-1} ~ alpha_{t-1}[i] M[i, y_t]
 //
-// A tag is drawn by a random number that is uniform in [0, 1).
+// Each tag is sampled using a uniform random number in [0, 1).
 template <class Real>
 class SampledPaths final : public QueryBase<Real> {
   public:
     SampledPaths(const ForwardBackward<Real>& owner, const Samples& samples)
         : QueryBase<Real>(owner, owner.forward.underflow) {
-        // Sequences that don't underflow in a narrower type were sampled there. They have no messages here, and
-        // `for_sequences` leaves them out.
+        // Sequences that don't underflow in a narrower type were already sampled with it. They have no messages here,
+        // and are skipped by `for_sequences`.
         this->for_sequences([&](int64_t s) {
             Weights weights(owner.chain.n_tags);
             for (int64_t i = 0; i < samples.n; i++) {
@@ -116,8 +116,8 @@ class SampledPaths final : public QueryBase<Real> {
         }
     }
 
-    // Draws a tag: the first one up to which the weights add up to more than a share of their sum. A tag of weight 0
-    // is never drawn.
+    // Samples a tag: the first tag at which the cumulative weight exceeds the given share of the total weight. A tag
+    // with weight 0 is never sampled.
     static int draw(const Weights& weights, double share) {
         Wide<Real> rest = 0;
         for (const Wide<Real>& weight : weights) rest += weight;
@@ -133,8 +133,8 @@ class SampledPaths final : public QueryBase<Real> {
     }
 };
 
-// log p(y_t in S_t), where S_t is a set of tags. With weight w its gradient is the mass
-// w (p(y_t = k | y_t in S_t) - p(y_t = k)), so that the sources are
+// log p(y_t in S_t), where S_t is a set of tags. With weight w, its gradient is the mass
+// w (p(y_t = k | y_t in S_t) - p(y_t = k)). The sources are
 //
 //     s_t[k] = w (1[k in S_t] / p - 1) beta_t[k],  p = sum_{k in S_t} alpha_t[k] beta_t[k]
 //
@@ -177,7 +177,7 @@ class LogMarginals final : public QueryBase<Real> {
         }
     }
 
-    // Adds a message to a row: times `on_set` at the tags of a set, times `elsewhere` at all other tags.
+    // Adds a message to a row, multiplied by `on_set` for the tags of a set, and by `elsewhere` for all other tags.
     void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to,
                 Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
@@ -189,7 +189,7 @@ class LogMarginals final : public QueryBase<Real> {
     std::vector<Wide<Real>> p_;
 };
 
-// Makes a query by its name.
+// Creates a query by name.
 template <class Real>
 std::unique_ptr<QueryBase<Real>> make_query(const ForwardBackward<Real>& owner, const std::string& name,
                                                    const Arguments& arguments, double* values) {

@@ -1,16 +1,16 @@
-// A query of the distribution of paths, with its vector-Jacobian product.
+// A query of the distribution over paths, with its vector-Jacobian product.
 
-// The gradient is mass on tags: added directly, or as sources to be propagated in both directions (see
-// propagation.hpp). Several queries share one propagation: their sources are added up first.
+// The gradient is mass on tags that is added directly, or sources that are propagated in both directions (see
+// propagation.hpp). Several queries share a single propagation, because their sources are summed first.
 //
-// A sequence whose messages underflow is computed by the same query of a wider type, `wide_query`.
+// Sequences whose messages underflow are computed by the same query with the wider type, `wide_query`.
 template <class Real>
 class QueryBase : public Query {
   public:
     using Owner = ForwardBackward<Real>;
 
-    std::vector<char> underflow;                                 // whether `wide_query` computes each sequence
-    std::shared_ptr<const typename Owner::Wider> wide_messages;  // declared first: destroyed after the query
+    std::vector<char> underflow;                                 // whether each sequence is computed by `wide_query`
+    std::shared_ptr<const typename Owner::Wider> wide_messages;  // declared first, to be destroyed after the query
     std::unique_ptr<Query> wide_query;                           // null if no sequence underflows
 
     void backprop(const Queries& queries, const Derivatives& d_values, const Gradient& out) const override {
@@ -29,8 +29,8 @@ class QueryBase : public Query {
         : underflow(underflow), owner_(owner), chain_(owner.chain) {}
     explicit QueryBase(const Owner& owner) : QueryBase(owner, owner.run_backward()) {}
 
-    // What a query adds to its gradient, in this order. `d_values` are the derivatives with respect to its
-    // values. `counts` are n_counts() numbers that each thread has for the query, 0 at first.
+    // The parts of the gradient of a query, in this order. `d_values` are the derivatives with respect to its values.
+    // `counts` are n_counts() numbers per thread for the query, initialized with 0.
 
     // Whether mass is propagated leftwards and rightwards, and whether it adds up to 0 at every token.
     struct Directions {
@@ -38,19 +38,20 @@ class QueryBase : public Query {
     };
     virtual Directions directions() const { return {true, true, true}; }
     virtual std::size_t n_counts() const { return 0; }
-    // Adds the weight of log Z of each sequence to `weights`. RETURNS whether that is all but for `finish`.
+    // Adds the weight of log Z of each sequence to `weights`. RETURNS true if this is the entire gradient except for
+    // `finish`.
     virtual bool add_weights(const double* /*d_values*/, std::vector<double>& /*weights*/) const { return false; }
     // Adds the sources s and s' of a group of sequences.
     virtual void add_sources(const Group&, const double* /*d_values*/, Propagation<Real>&) const {}
-    // Adds mass directly, and weights of the transitions that the leftward mass passes.
+    // Adds mass directly, and weights for the transitions of the leftward mass.
     virtual void add_mass(const Group&, const double* /*d_values*/, Propagation<Real>&, Real* /*counts*/) const {}
-    // Counts transitions that propagation does not.
+    // Counts transitions that are not counted by propagation.
     virtual void count(const Group&, const double* /*d_values*/, Propagation<Real>&, Real* /*counts*/) const {}
-    // Adds what is left to the gradient, from the counts of all threads.
+    // Adds the remaining gradient, using the counts of all threads.
     virtual void finish(const double* /*d_values*/, const std::vector<Buffer<Real>>& /*counts*/,
                         const Floats& /*d_emissions*/, const Floats& /*d_transitions*/) const {}
 
-    // Calls work(s) for each sequence that doesn't underflow; in threads if it may be.
+    // Calls work(s) for each sequence that doesn't underflow, possibly in several threads.
     void for_sequences(FunctionRef<void(int64_t)> work) const {
         owner_.forward.for_groups([&](const Group& group, int) {
             for (int r = 0; r < group.size; r++)
@@ -64,14 +65,13 @@ class QueryBase : public Query {
   private:
     static const QueryBase& to_base(const Query* query) { return *static_cast<const QueryBase*>(query); }
 
-    // Sets the emissions' part of the gradient, of the sequences that aren't left out; adds the
-    // transitions' part.
+    // Sets the emission gradient of all sequences that aren't left out, and adds the transition gradient.
     void add_gradient(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
                       const Floats& d_transitions) const {
         const auto is_alike = [&](const Query* query) { return to_base(query).underflow == underflow; };
         if (std::all_of(queries.begin(), queries.end(), is_alike))
             return add_gradient_of_alike(queries, d_values, d_emissions, d_transitions);
-        // In different queries different sequences underflow: one query after another.
+        // Different sequences underflow in different queries, so process the queries one by one.
         add_gradient_of_alike({queries[0]}, {d_values[0]}, d_emissions, d_transitions);
         std::vector<double> memory(chain_.n_tokens * chain_.n_tags);
         const Floats d_emissions_of_query = {memory.data(), d_emissions.wide};
@@ -86,7 +86,7 @@ class QueryBase : public Query {
     void add_gradient_of_alike(const Queries& queries, const Derivatives& d_values, const Floats& d_emissions,
                                const Floats& d_transitions) const {
         constexpr bool IS_EXTENDED = Owner::IS_EXTENDED;
-        std::vector<std::vector<Buffer<Real>>> counts(queries.size());  // of each query and thread
+        std::vector<std::vector<Buffer<Real>>> counts(queries.size());  // by query and thread
         std::vector<double> weights(chain_.n_sequences);
         Queries wide_queries;
         bool only_weights = true;
@@ -108,10 +108,10 @@ class QueryBase : public Query {
             }
     }
 
-    // Adds up the sources of all queries, propagates them, and puts the mass into the gradient.
+    // Sums the sources of all queries, propagates them, and adds the mass to the gradient.
     void propagate(const Queries& queries, const Derivatives& d_values, std::vector<std::vector<Buffer<Real>>>& counts,
                    const Floats& d_emissions, const Floats& d_transitions) const {
-        // In any direction that a query needs; balanced only if all queries are
+        // Propagate in every direction required by any query. The result is only balanced if all queries are.
         Directions directions = {false, false, true};
         std::vector<Propagation<Real>> propagations;
         for (int thread = 0; thread < owner_.forward.n_threads; thread++) propagations.emplace_back(owner_);
@@ -128,7 +128,7 @@ class QueryBase : public Query {
         }
         owner_.forward.for_groups([&](const Group& group, int thread) {
             Propagation<Real>& propagation = propagations[thread];
-            const Group& computed = propagation.take(group, underflow);  // those that don't underflow
+            const Group& computed = propagation.take(group, underflow);  // the sequences that don't underflow
             using Work = FunctionRef<void(const QueryBase&, const double*, Real*)>;
             const auto for_queries = [&](Work work) {
                 for (std::size_t i = 0; i < queries.size(); i++)

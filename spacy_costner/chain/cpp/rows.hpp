@@ -1,4 +1,4 @@
-// Rows of scores in and out of the kernels' order, padding and precision.
+// Conversion of rows of scores to and from the order, padding and precision of the kernels.
 
 template <class Real>
 class Rows {
@@ -16,8 +16,8 @@ class Rows {
         std::fill(end_ + n_tags_, end_ + width, Real(0));
     }
 
-    // The emissions of a token, with the start scores added at the first and the end scores at the last
-    // token of its sequence; padding is minus infinity.
+    // Reads the emissions of a token, including the start scores at the first token of its sequence and the end scores
+    // at the last token. The padding is minus infinity.
     INLINE void fetch_token(const Chain& chain, int64_t s, int64_t token, Real* to) const {
         fetch(chain.emissions, token, to);
         if (token == chain.begins[s]) add_row<Real>(start_, 1, width, to);
@@ -28,20 +28,20 @@ class Rows {
         for (int64_t t = chain.begins[s]; t < chain.past(s); t++, to += width) fetch_token(chain, s, t, to);
     }
 
-    // A row of scores, (n, K).
+    // Reads a row of scores, (n, K).
     INLINE void fetch(const Scores& scores, int64_t row, Real* to) const {
         if (scores.wide) fetch_numbers(scores.as<double>() + row * n_tags_, to);
         else fetch_numbers(scores.as<float>() + row * n_tags_, to);
     }
 
-    // A row of derivatives, (n, K).
+    // Writes a row of derivatives, (n, K).
     INLINE void put(const Real* from, const Floats& derivatives, int64_t row) const {
         if (derivatives.wide) put_numbers(from, derivatives.as<double>() + row * n_tags_);
         else put_numbers(from, derivatives.as<float>() + row * n_tags_);
     }
 
     const int width;
-    const std::vector<int> order;  // place p holds tag order[p]
+    const std::vector<int> order;  // order[p] is the tag at position p
 
   private:
     template <class Score>

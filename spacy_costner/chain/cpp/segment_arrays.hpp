@@ -1,4 +1,4 @@
-// Segments by the sequences that they are in.
+// Segments grouped by sequence.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace costner {
 
-// Whether sequences of these lengths have `n_tokens` tokens in all, and fit into the kernels' 32 bits.
+// Checks whether sequence lengths add up to `n_tokens` and fit into 32 bits, as required by the kernels.
 inline bool are_lengths(const int64_t* lengths, int64_t n, int64_t n_tokens) {
     int64_t total = 0;
     for (int64_t s = 0; s < n; s++) {
@@ -20,12 +20,12 @@ inline bool are_lengths(const int64_t* lengths, int64_t n, int64_t n_tokens) {
     return total == n_tokens;
 }
 
-// Whether tags are those of the batch.
+// Checks whether all tags are valid.
 inline bool are_tags(const int64_t* tags, int64_t n, int n_tags) {
     return std::all_of(tags, tags + n, [=](int64_t tag) { return 0 <= tag && tag < n_tags; });
 }
 
-// Whether segments are spans of tokens, each within one sequence, with `n` tags in all.
+// Checks whether segments are token spans within a single sequence, with `n` tags in total.
 inline bool are_segments(const Segments& segments, int64_t n, const Potentials& scores) {
     int64_t total = 0, s = 0, start = 0;
     for (int64_t i = 0; i < segments.n_segments; i++) {
@@ -38,7 +38,7 @@ inline bool are_segments(const Segments& segments, int64_t n, const Potentials& 
     return total == n && are_tags(segments.tags, n, scores.n_tags);
 }
 
-// Whether entities are spans of the tokens; each may cross sequences, or have a label without tags.
+// Checks whether entities are token spans. They may cross sequences or have a label without tags.
 inline bool are_entities(const Entities& entities, int64_t n_tokens) {
     for (int64_t i = 0; i < entities.n_entities; i++) {
         const int64_t begin = entities.begin[i], end = entities.end[i];
@@ -47,10 +47,10 @@ inline bool are_entities(const Entities& entities, int64_t n_tokens) {
     return true;
 }
 
-// Segments, by the sequence that each is in.
+// Segments grouped by sequence.
 class SegmentsOfSequences {
   public:
-    // order: The tag at each place, in the kernels' order.
+    // order: The tag at each position in the order of the kernels.
     SegmentsOfSequences(const Segments& segments, const Chain& chain, const std::vector<int>& order)
         : segments_(segments), order_(order), place_of_(places_in(order)), offsets_(chain.n_sequences + 1),
           numbers_(segments.n_segments), first_tags_(segments.n_segments) {
@@ -70,21 +70,21 @@ class SegmentsOfSequences {
 
     int64_t size() const { return segments_.n_segments; }
 
-    // The segments in sequence s.
+    // Returns the segments in sequence s.
     Range<int64_t> operator[](int64_t s) const {
         return {numbers_.data() + offsets_[s], numbers_.data() + offsets_[s + 1]};
     }
 
-    // The first token of segment i, and the one after its last.
+    // The first token of segment i, and the token after its last token.
     int64_t begin(int64_t i) const { return segments_.begin[i]; }
     int64_t end(int64_t i) const { return segments_.end[i]; }
 
-    // The tag of segment i at a token, by its place.
+    // Returns the position of the tag of segment i at a token.
     int tag(int64_t i, int64_t token) const {
         return place_of_[segments_.tags[first_tags_[i] + token - segments_.begin[i]]];
     }
 
-    // Whether a tag, by its place, is allowed after segment i.
+    // Checks whether a tag, given by its position, is allowed after segment i.
     bool may_follow(int64_t i, int place) const {
         return !segments_.after || segments_.after[i * static_cast<int64_t>(order_.size()) + order_[place]];
     }
@@ -93,9 +93,9 @@ class SegmentsOfSequences {
     const Segments segments_;
     const std::vector<int>& order_;
     std::vector<int> place_of_;
-    std::vector<int64_t> offsets_;     // where the segments of each sequence begin in numbers_, (B + 1,)
-    std::vector<int64_t> numbers_;     // the segments, sequence by sequence, (S,)
-    std::vector<int64_t> first_tags_;  // where the tags of each segment begin, (S,)
+    std::vector<int64_t> offsets_;     // the index in numbers_ of the first segment of each sequence, (B + 1,)
+    std::vector<int64_t> numbers_;     // the segments, grouped by sequence, (S,)
+    std::vector<int64_t> first_tags_;  // the index of the first tag of each segment, (S,)
 };
 
 }  // namespace costner

@@ -1,12 +1,12 @@
 // The log-probability of segments.
 //
-// The probability of the segment y_b, ..., y_{e-1} with the tags allowed after it is
+// The probability of the segment y_b, ..., y_{e-1}, followed by one of the allowed tags, is
 //
 //     p = alpha_b[y_b] prod_{b < t < e} (c_{t-1} M[y_{t-1}, y_t] E_t[y_t]) tail
 //     tail = c_{e-1} sum_{k in after} M[y_{e-1}, k] E_e[k] beta_e[k], or beta_{e-1}[y_{e-1}] at the end
 //
-// Its logarithm's gradient, with weight w, are the counts of the segment, the mass w - w p(y_b)
-// propagated leftwards from its first token,
+// With weight w, the gradient of its logarithm consists of the counts of the segment, the mass w - w p(y_b) propagated
+// leftwards from its first token,
 //
 //     s_b[k] = w (1[k = y_b] / alpha_b[y_b] - beta_b[k]),
 //
@@ -14,7 +14,7 @@
 //
 //     s'_e[k] = w (1[k in after] c_{e-1} M[y_{e-1}, k] E_e[k] / tail - alpha_e[k]);
 //
-// At the tokens between them, and on their transitions, the marginals are subtracted.
+// The marginals of the tokens in between and of their transitions are subtracted.
 
 template <class Real>
 class SegmentLogProbs final : public QueryBase<Real> {
@@ -53,20 +53,20 @@ class SegmentLogProbs final : public QueryBase<Real> {
                 if (possible_[i]) add_pairs(s, i, d_log_p[i], d_transitions);
     }
 
-    // The factor c_{t-1} M[from, to] E_t[to] of p.
+    // Returns the factor c_{t-1} M[from, to] E_t[to] of p.
     Wide<Real> step(int64_t t, int from, int to) const {
         return static_cast<Wide<Real>>(this->owner_.factor(t - 1)) *
                this->owner_.transition_row(from)[to] * this->owner_.emission_row(t)[to];
     }
 
-    // Calls work(t, tag before, tag) for the tokens of a segment but the first.
+    // Calls work(t, previous tag, tag) for all tokens of a segment except the first one.
     template <class Work>
     void for_steps(int64_t i, Work work) const {
         for (int64_t t = segments_.begin(i) + 1; t < segments_.end(i); t++)
             work(t, segments_.tag(i, t - 1), segments_.tag(i, t));
     }
 
-    // Calls work(k, c M[y_{e-1}, k] E_e[k]) for the tags that may follow.
+    // Calls work(k, c M[y_{e-1}, k] E_e[k]) for the tags allowed after a segment.
     template <class Work>
     void for_followers(int64_t i, Work work) const {
         const int64_t end = segments_.end(i);
@@ -75,10 +75,10 @@ class SegmentLogProbs final : public QueryBase<Real> {
             if (segments_.may_follow(i, k)) work(k, step(end, last, k));
     }
 
-    // Whether a segment ends with its sequence.
+    // Checks whether a segment ends with its sequence.
     bool is_over(int64_t s, int64_t i) const { return segments_.end(i) == this->chain_.past(s); }
 
-    // log p of segment i in sequence s; keeps its tail.
+    // Computes log p of segment i in sequence s, and stores its tail.
     double log_probability(int64_t s, int64_t i) {
         const int64_t begin = segments_.begin(i), end = segments_.end(i);
         using std::log;
@@ -93,7 +93,7 @@ class SegmentLogProbs final : public QueryBase<Real> {
         return log_p + log(tail);
     }
 
-    // The sources of a segment.
+    // Adds the sources of a segment.
     void add_segment_sources(int64_t s, int64_t i, double weight, Real* left, Real* right) const {
         const int64_t begin = segments_.begin(i), end = segments_.end(i), first = this->chain_.begins[s];
         const int tag = segments_.tag(i, begin);
@@ -106,7 +106,7 @@ class SegmentLogProbs final : public QueryBase<Real> {
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += static_cast<Real>(weight * step / tails_[i]); });
     }
 
-    // The tags of the segment but the first and the tag after it, with the transitions to them.
+    // Adds all tags of the segment except the first one, the tag after it, and the transitions to them.
     void add_prefix(int64_t s, int64_t i, double weight, Propagation<Real>& propagation, int r) const {
         const int64_t end = segments_.end(i), first = this->chain_.begins[s];
         for_steps(i, [&](int64_t t, int, int tag) {
@@ -119,18 +119,18 @@ class SegmentLogProbs final : public QueryBase<Real> {
         for_followers(i, [&](int k, Wide<Real> step) { row[k] += share(i, k, weight * step); });
     }
 
-    // Subtracts the marginals of a token, and of the transitions to it, times `weight`.
+    // Subtracts the marginals of a token and of the transitions to it, multiplied by `weight`.
     void take_off(int64_t token, int64_t t, double weight, Propagation<Real>& propagation, int r) const {
         this->owner_.add_marginals(token, static_cast<Real>(-weight), propagation.left(r) + t * width_);
         propagation.take_off_pairs(r, t, static_cast<Real>(weight));
     }
 
-    // The part of the mass of a segment that has tag k after it.
+    // Returns the part of a segment's mass with tag k after the segment.
     Real share(int64_t i, int k, Wide<Real> step) const {
         return static_cast<Real>(step * this->owner_.beta_row(segments_.end(i))[k] / tails_[i]);
     }
 
-    // Counts the transitions of a segment, and those to the tags after it.
+    // Counts the transitions of a segment, and the transitions to the tags after it.
     void add_pairs(int64_t s, int64_t i, double weight, const Floats& d_transitions) const {
         const std::vector<int>& order = this->owner_.rows.order;
         const int64_t n_tags = this->chain_.n_tags;

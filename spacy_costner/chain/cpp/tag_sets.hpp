@@ -1,4 +1,4 @@
-// Sets of tags, one a token: short lists, as annotation allows a single tag of most tokens.
+// One set of tags per token, stored as short lists, because annotations allow a single tag for most tokens.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace costner {
 
-// The tags of a set, by their places in the kernels' order.
+// The tags of a set, by their positions in the order of the kernels.
 using Places = Range<int>;
 
-// The set of each token. The places of all sets stand in one list, set after set.
+// The set of tags of each token. The positions of all sets are stored in a single list.
 class TagSets {
   public:
     TagSets(const Allowed& sets, int64_t n_tokens, const std::vector<int>& order)
@@ -28,7 +28,7 @@ class TagSets {
             }
     }
 
-    // The set of a token.
+    // Returns the set of a token.
     Places operator[](int64_t token) const {
         return {places_.data() + offsets_[token], places_.data() + offsets_[token + 1]};
     }
@@ -38,13 +38,13 @@ class TagSets {
         return std::find(places.begin(), places.end(), place) != places.end();
     }
 
-    // How many places all sets have together.
+    // Returns the total number of positions in all sets.
     int64_t size() const { return static_cast<int64_t>(places_.size()); }
-    // The index of a place in the list of all, by its reference: for what is kept for each.
+    // Returns the index of a position in this list, given a reference to it. Used to store data for each position.
     int64_t index(const int& place) const { return &place - places_.data(); }
 
   private:
-    // Reads a mask, (N, K). Most of it is false: eight tags are looked at in one step.
+    // Reads a mask, (N, K). Since most elements are false, eight tags are checked at a time.
     void read(const uint8_t* allowed, int64_t n_tokens) {
         const int n_tags = static_cast<int>(place_of_.size());
         for (int64_t t = 0; t < n_tokens; t++, allowed += n_tags) {
@@ -59,7 +59,7 @@ class TagSets {
         }
     }
 
-    // Adds the tags from `first` to the one before `past` that are allowed.
+    // Adds the allowed tags from `first` to `past` (exclusive).
     void add(const uint8_t* allowed, int first, int past) {
         for (int k = first; k < past; k++)
             if (allowed[k]) places_.push_back(place_of_[k]);

@@ -1,4 +1,4 @@
-// Vectors of one instruction set: VECTOR_BYTES wide, or plain numbers where that is 0.
+// The vectors of an instruction set, with a width of VECTOR_BYTES, or plain numbers if it is 0.
 
 #if VECTOR_BYTES
 template <class Real>
@@ -57,8 +57,8 @@ INLINE Vec<Real> larger(Vec<Real> a, Vec<Real> b) { return a > b ? a : b; }
 template <class Real>
 INLINE Vec<Real> smaller(Vec<Real> a, Vec<Real> b) { return a < b ? a : b; }
 
-// Puts in each lane what stands `WIDTH` lanes away, so that a few foldings fill all lanes with
-// the fold of all.
+// Swaps elements that are `WIDTH` lanes apart. A few such steps are sufficient to fill all lanes with the fold of all
+// elements.
 #if VECTOR_BYTES
 template <int WIDTH, class Real, int... LANE>
 INLINE Vec<Real> swap_lanes(Vec<Real> x, std::integer_sequence<int, LANE...>) {
@@ -111,7 +111,7 @@ INLINE Real smallest_lane(Vec<Real> x) {
     return first_lane<Real>(fold_lanes<Real>(x, smaller<Real>));
 }
 
-// Adds a row of `width` numbers times `scale` to another.
+// Adds a row of `width` numbers, multiplied by `scale`, to another row.
 template <class Real>
 INLINE void add_row(const Real* from, Real scale, int width, Real* to) {
     const Vec<Real> factor = splat(scale);
@@ -125,13 +125,13 @@ INLINE Real dot(const Real* one, const Real* other, int width) {
     return sum_lanes<Real>(total);
 }
 
-// exp(x) for x <= 0, to the last bit but one; exactly 0 below -87, and what is positive or
-// not a number stays as it is.
+// exp(x) for x <= 0, accurate to the second last bit. It is exactly 0 below -87. Positive values and NaN are returned
+// unchanged.
 //
 //     exp(x) = 2^n exp(r),  n = round(x / log 2),  r = x - n log 2
 //
-// Adding and subtracting 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits, from
-// where it is shifted into the exponent. The polynomial is that of Cephes' expf (Moshier, 1992).
+// Adding and subtracting 1.5 * 2^23 rounds to an integer, which is stored in the lowest bits and shifted into the
+// exponent from there. The polynomial is the one in Cephes' expf (Moshier, 1992).
 #if VECTOR_BYTES
 INLINE Vec<float> exp_of_negative(Vec<float> x) {
     typedef unsigned Bits __attribute__((vector_size(VECTOR_BYTES)));

@@ -1,14 +1,16 @@
 /**
  * The linear chain: the best path, and the probabilities of tags and entities.
  *
- * A text has N tokens. It is one sequence or, if the pipeline cuts texts at line breaks, several,
- * each with a chain of its own. There are K tags. The score of a path y of T tokens is
+ * A text has N tokens. It consists of a single sequence or, if the pipeline splits texts at line
+ * breaks, of several sequences with independent chains. There are K tags. The score of a path y of
+ * T tokens is
  *
  *     s(y) = start[y_1] + sum_t E[t, y_t] + sum_t M[y_{t-1}, y_t] + end[y_T],
  *
- * its probability p(y) = exp(s(y)) / Z. A forbidden tag or transition has the score minus infinity.
+ * and its probability is p(y) = exp(s(y)) / Z. The score of a forbidden tag or transition is minus
+ * infinity.
  *
- * The messages are the sums over the paths up to a token, and from a token on:
+ * The messages are sums over all paths up to, and starting from, a token:
  *
  *     alpha_t[j] = exp(E[t, j]) sum_i alpha_{t-1}[i] exp(M[i, j]),     alpha_1 = exp(start + E[1])
  *     beta_t[i]  = sum_j exp(M[i, j] + E[t+1, j]) beta_{t+1}[j],       beta_T = exp(end)
@@ -20,48 +22,48 @@
  * The scores of a text.
  * @typedef {Object} Potentials
  * @property {Float64Array} emissions E. Shape: (N, K)
- * @property {ChainScores} chain The other scores, which are the same for all texts.
- * @property {number[]} bounds The first token of each sequence, then N.
+ * @property {ChainScores} chain All other scores, which are the same for all texts.
+ * @property {number[]} bounds The first token of each sequence, followed by N.
  */
 
 /**
- * What the tags of a chain mean: see `Tags` in tags.py. Label -1 is none.
+ * The meaning of the chain tags. See `Tags` in tags.py. Label -1 means no label.
  * @typedef {Object} Tags
  * @property {string[]} labels The names of the labels.
- * @property {number[]} label_of The label of each tag; -1 outside of entities. Length: K
+ * @property {number[]} label_of The label of each tag, -1 outside of entities. Length: K
  * @property {number[]} opening The tags that begin an entity.
  * @property {number[]} continuing The tags that continue the entity of the previous token.
- * @property {number[]} closing The tags that an entity may end with.
- * @property {number[]} at_border The tags that only the first or last token of an entity has.
- * @property {number[]} collapsed_of What each tag counts as in annotation, which has a single O.
- *   Length: K
- * @property {[number, number][]} inside The transitions inside an entity, [from, to].
+ * @property {number[]} closing The tags that may end an entity.
+ * @property {number[]} at_border The tags used only for the first or last token of an entity.
+ * @property {number[]} collapsed_of The annotation tag that corresponds to each tag. Annotations
+ *   use a single O. Length: K
+ * @property {[number, number][]} inside The transitions within an entity, [from, to].
  * @property {[number, number][]} transitions The possible transitions, [from, to].
  * @property {number[]} start The possible first tags.
  * @property {number[]} end The possible last tags.
  */
 
 /**
- * An entity: its first token, the token after its last, and the index of its label.
+ * An entity: its first token, the token after its last token, and its label index.
  * @typedef {{begin: number, end: number, label: number}} Entity
  */
 
 /**
- * The messages of a token are scaled so that their sum is 1. A number below this may have lost
- * digits, or be 0. Then the messages of the sequence are computed as logarithms, which takes
- * longer.
+ * The smallest accurate message. The messages of a token are scaled to a sum of 1. Values below
+ * this limit may have lost precision or be 0. If so, the messages of the sequence are computed in
+ * log space, which is slower.
  */
 const SMALLEST = 1e-200;
 
-/** The largest scale at which messages of both directions are multiplied: see `marginal`. */
+/** The maximum scale for multiplying the messages of both directions. See `marginal`. */
 const LARGEST_SCALE = -Math.log(SMALLEST);
 
-/** The scores of transitions, of the first tag and of the last. */
+/** The scores of transitions, first tags and last tags. */
 export class ChainScores {
   /**
    * @param {Float64Array} transitions M, [from, to]. Shape: (K, K)
    * @param {Float64Array} start The scores of the first tag of a sequence. Shape: (K,)
-   * @param {Float64Array} end The scores of its last tag. Shape: (K,)
+   * @param {Float64Array} end The scores of the last tag of a sequence. Shape: (K,)
    */
   constructor(transitions, start, end) {
     this.nTags = start.length;
@@ -69,14 +71,14 @@ export class ChainScores {
     this.start = start;
     this.end = end;
     this.largestTransition = largestOf(transitions);
-    /** exp(M - largest of M), with a row for each tag before. Shape: (K, K) */
+    /** exp(M - max(M)), with one row per previous tag. Shape: (K, K) */
     this.expFrom = transitions.map((score) => Math.exp(score - this.largestTransition));
-    /** The same with a row for each tag after. Shape: (K, K) */
+    /** The transpose, with one row per next tag. Shape: (K, K) */
     this.expInto = transpose(this.expFrom, this.nTags);
   }
 
   /**
-   * Returns the scores, with minus infinity for forbidden tags and transitions.
+   * Returns the scores with forbidden tags and transitions set to minus infinity.
    * @param {Tags} tags
    * @returns {ChainScores}
    */
@@ -113,17 +115,18 @@ export class ChainScores {
 }
 
 /**
- * The temperature by which scores are divided before probabilities are computed: above 1, these are
- * less certain. The emissions of the tags of a label may have another one.
+ * The temperature that scores are divided by before probabilities are computed. Temperatures above
+ * 1 make probabilities less certain. The emissions of individual labels can have a different
+ * temperature.
  *
  *     p(y) = exp(s(y) / temperature) / Z
  */
 export class Temperature {
   /**
-   * @param {{overall: number, labels: Record<string, number>}} settings The temperature, and
-   *   the temperatures of single labels.
+   * @param {{overall: number, labels: Record<string, number>}} settings The overall temperature and
+   *   the temperatures of individual labels.
    * @param {Tags} tags
-   * @param {ChainScores} chain The scores of the model, which are divided here once.
+   * @param {ChainScores} chain The scores of the model. They are divided only once.
    */
   constructor({ overall, labels }, tags, chain) {
     this.chain = chain.dividedBy(overall);
@@ -152,9 +155,8 @@ export class Temperature {
 }
 
 /**
- * Returns the path with the highest score, by Viterbi's recursion. From the last token of a
- * sequence back to the first, it takes the tag with the lowest index where several are equally
- * good.
+ * Returns the path with the highest score (Viterbi). Ties are broken from the last token of a
+ * sequence to the first, in favor of the lowest tag index.
  *
  *     delta_1[j] = start[j] + E[1, j]
  *     delta_t[j] = max_i (delta_{t-1}[i] + M[i, j]) + E[t, j]
@@ -166,7 +168,7 @@ export function bestPath({ emissions, chain, bounds }) {
   const { nTags, transitions, start, end } = chain;
   const nTokens = emissions.length / nTags;
   const path = new Int32Array(nTokens);
-  // The tag before each tag on the best path to it. Shape: (N, K)
+  // The previous tag on the best path to each tag. Shape: (N, K)
   const tagBefore = new Int32Array(nTokens * nTags);
   let delta = new Float64Array(nTags);
   let deltaBefore = new Float64Array(nTags);
@@ -199,12 +201,12 @@ export function bestPath({ emissions, chain, bounds }) {
 }
 
 /**
- * Writes the path of a sequence that ends with a tag, from its last token to its first.
- * @param {Int32Array} tagBefore The tag before each tag on the best path to it. Shape: (N, K)
+ * Traces back the path of a sequence from its last tag.
+ * @param {Int32Array} tagBefore The previous tag on the best path to each tag. Shape: (N, K)
  * @param {number} first The first token of the sequence.
- * @param {number} past The token after its last.
- * @param {number} lastTag The tag of its last token.
- * @param {Int32Array} path Gets the tags of the sequence. Shape: (N,)
+ * @param {number} past The token after the last token of the sequence.
+ * @param {number} lastTag The tag of the last token.
+ * @param {Int32Array} path The output array for the tags of the sequence. Shape: (N,)
  */
 export function followBack(tagBefore, first, past, lastTag, path) {
   const nTags = tagBefore.length / path.length;
@@ -216,9 +218,9 @@ export function followBack(tagBefore, first, past, lastTag, path) {
 }
 
 /**
- * Returns the sequences of a text that have tokens: of each the first token, and the token after
- * its last.
- * @param {number[]} bounds The first token of each sequence, then N.
+ * Returns the first token, and the token after the last token, of each non-empty sequence of a
+ * text.
+ * @param {number[]} bounds The first token of each sequence, followed by N.
  * @returns {[number, number][]}
  */
 export function sequencesOf(bounds) {
@@ -233,11 +235,12 @@ export function sequencesOf(bounds) {
 }
 
 /**
- * The distribution of paths: the messages of both directions, and what follows from them.
+ * The distribution over paths: the messages of both directions, and the probabilities derived from
+ * them.
  *
- * The messages of a token are numbers with a scale: log alpha_t[k] = log(alpha[k]) + alphaScale. If
- * a number of a sequence is below `SMALLEST`, though its tag is possible there, the messages of the
- * sequence are logarithms.
+ * The messages of a token are stored with a scale: log alpha_t[k] = log(alpha[k]) + alphaScale. If
+ * any message of a sequence is below `SMALLEST` although its tag is possible, the messages of the
+ * sequence are stored as logarithms.
  */
 export class ForwardBackward {
   /**
@@ -252,14 +255,14 @@ export class ForwardBackward {
     /** The messages. Shape: (N, K) */
     this.alpha = new Float64Array(emissions.length);
     this.beta = new Float64Array(emissions.length);
-    /** Their scales, as logarithms. Shape: (N,) */
+    /** The scales of the messages, as logarithms. Shape: (N,) */
     this.alphaScale = new Float64Array(this.nTokens);
     this.betaScale = new Float64Array(this.nTokens);
     /** Whether the messages of each token are logarithms, as 0 or 1. Shape: (N,) */
     this.isLog = new Uint8Array(this.nTokens);
-    /** log Z of the sequence of each token. Shape: (N,) */
+    /** log Z of each token's sequence. Shape: (N,) */
     this.logZ = new Float64Array(this.nTokens);
-    /** The token after the last one of the sequence of each token. Shape: (N,) */
+    /** The token after the last token of each token's sequence. Shape: (N,) */
     this.past = new Int32Array(this.nTokens);
     for (const [first, past] of sequencesOf(bounds)) {
       this.fillSequence(first, past);
@@ -267,10 +270,10 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages of one sequence.
-   * @param {number} first Its first token.
-   * @param {number} past The token after its last.
-   * @throws {Error} If it has no possible path.
+   * Computes the messages of a sequence.
+   * @param {number} first The first token.
+   * @param {number} past The token after the last token.
+   * @throws {Error} If the sequence has no possible path.
    */
   fillSequence(first, past) {
     const isDone = this.fillForward(first, past) && this.fillBackward(first, past);
@@ -287,16 +290,16 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes alpha for a sequence, from its first token to its last. It stops where a number is too
+   * Computes alpha for a sequence, from the first token to the last. Stops if a message is too
    * small.
-   * @param {number} first Its first token.
-   * @param {number} past The token after its last.
-   * @returns {boolean} Whether no number was too small.
+   * @param {number} first The first token.
+   * @param {number} past The token after the last token.
+   * @returns {boolean} False if a message was too small.
    */
   fillForward(first, past) {
     const { nTags, alpha, alphaScale } = this;
     const { emissions, chain } = this.potentials;
-    let scale = 0; // of the messages of the token, as a logarithm
+    let scale = 0; // the scale of the token's messages, as a logarithm
     for (let token = first; token < past; token++) {
       const row = token * nTags;
       if (token === first) {
@@ -329,18 +332,18 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes beta for a sequence, from its last token to its first. It stops where a number is too
+   * Computes beta for a sequence, from the last token to the first. Stops if a message is too
    * small.
-   * @param {number} first Its first token.
-   * @param {number} past The token after its last.
-   * @returns {boolean} Whether no number was too small.
+   * @param {number} first The first token.
+   * @param {number} past The token after the last token.
+   * @returns {boolean} False if a message was too small.
    */
   fillBackward(first, past) {
     const { nTags, beta, betaScale } = this;
     const { emissions, chain } = this.potentials;
     // exp(E[t+1]) beta_{t+1}, up to a scale. Shape: (K,)
     const weightsOfNext = new Float64Array(nTags);
-    let scale = 0; // of the messages of the token, as a logarithm
+    let scale = 0; // the scale of the token's messages, as a logarithm
     for (let token = past - 1; token >= first; token--) {
       const row = token * nTags;
       if (token === past - 1) {
@@ -374,8 +377,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Returns whether a tag is impossible at a token because of the tokens before it: no possible
-   * path of the sequence up to the token ends with the tag. Its alpha is 0 then.
+   * Checks whether a tag is impossible at a token because of the previous tokens, i.e. no possible
+   * path up to the token ends with the tag. If so, its alpha is 0.
    * @param {number} token
    * @param {number} tag
    * @param {number} first The first token of the sequence.
@@ -400,11 +403,11 @@ export class ForwardBackward {
   }
 
   /**
-   * Returns whether a tag is impossible at a token because of the tokens after it: no possible path
-   * from the token to the end of the sequence begins with the tag. Its beta is 0 then.
+   * Checks whether a tag is impossible at a token because of the following tokens, i.e. no possible
+   * path from the token to the end of the sequence begins with the tag. If so, its beta is 0.
    * @param {number} token
    * @param {number} tag
-   * @param {number} past The token after the last one of the sequence.
+   * @param {number} past The token after the last token of the sequence.
    * @returns {boolean}
    */
   isBlockedAfter(token, tag, past) {
@@ -424,9 +427,9 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages of a sequence as logarithms, instead of numbers with a scale.
-   * @param {number} first Its first token.
-   * @param {number} past The token after its last.
+   * Computes the messages of a sequence as logarithms instead of scaled numbers.
+   * @param {number} first The first token.
+   * @param {number} past The token after the last token.
    */
   fillLogs(first, past) {
     const { nTags, alpha, beta } = this;
@@ -464,7 +467,7 @@ export class ForwardBackward {
   }
 
   /**
-   * Returns log alpha of a tag at a token.
+   * Returns log alpha for a tag at a token.
    * @param {number} token
    * @param {number} tag
    * @returns {number}
@@ -475,7 +478,7 @@ export class ForwardBackward {
   }
 
   /**
-   * Returns log beta of a tag at a token.
+   * Returns log beta for a tag at a token.
    * @param {number} token
    * @param {number} tag
    * @returns {number}
@@ -493,8 +496,8 @@ export class ForwardBackward {
    */
   marginal(token, tag) {
     const { alpha, beta, alphaScale, betaScale, logZ } = this;
-    // The scale of the product of both messages. The products of all tags sum to exp(-scale), so at
-    // a larger scale they may all be too small.
+    // The scale of the product of alpha and beta. The products of all tags sum to exp(-scale), so
+    // if the scale is too large, all of them may be too small.
     const scale = alphaScale[token] + betaScale[token] - logZ[token];
     if (this.isLog[token] || scale > LARGEST_SCALE) {
       return Math.exp(this.logAlpha(token, tag) + this.logBeta(token, tag) - logZ[token]);
@@ -522,14 +525,14 @@ export class ForwardBackward {
 /**
  * Multiplies a square matrix by a vector of K numbers.
  * @param {Float64Array} matrix Shape: (K, K)
- * @param {Float64Array} source Has the numbers.
- * @param {number} from Where they begin in it.
- * @param {Float64Array} target Gets the product.
- * @param {number} to Where it begins in it.
+ * @param {Float64Array} source The array that contains the vector.
+ * @param {number} from The index of the vector in `source`.
+ * @param {Float64Array} target The output array for the product.
+ * @param {number} to The index of the product in `target`.
  */
 function multiply(matrix, source, from, target, to) {
   const size = Math.sqrt(matrix.length);
-  let place = 0; // in the matrix, row after row
+  let place = 0; // in the flattened matrix
   for (let i = 0; i < size; i++) {
     let sum = 0;
     for (let j = from; j < from + size; j++) {
@@ -541,9 +544,9 @@ function multiply(matrix, source, from, target, to) {
 }
 
 /**
- * Divides a row of numbers by their sum, in place.
+ * Divides a row of numbers by its sum in place.
  * @param {Float64Array} numbers
- * @param {number} first Where the row begins.
+ * @param {number} first The index of the row in `numbers`.
  * @param {number} length
  * @returns {number} The sum.
  */
@@ -559,7 +562,7 @@ function normalize(numbers, first, length) {
 }
 
 /**
- * Returns the logarithm of the sum of the exponentials of numbers.
+ * Returns the logarithm of the sum of exponentials.
  * @param {Float64Array} numbers
  * @returns {number}
  */
@@ -579,7 +582,7 @@ export function logSum(numbers) {
 }
 
 /**
- * Returns the largest number, minus infinity if there are none.
+ * Returns the largest number, or minus infinity for an empty array.
  * @param {Float64Array} numbers
  * @returns {number}
  */
@@ -588,7 +591,7 @@ function largestOf(numbers) {
 }
 
 /**
- * Exchanges the rows and columns of a square matrix.
+ * Transposes a square matrix.
  * @param {Float64Array} matrix Shape: (n, n)
  * @param {number} n
  * @returns {Float64Array}
@@ -598,7 +601,7 @@ function transpose(matrix, n) {
 }
 
 /**
- * Returns the index of the largest number, the first of equal ones.
+ * Returns the index of the largest number, or the first index if there are ties.
  * @param {Float64Array} numbers
  * @returns {number}
  */

@@ -1,11 +1,11 @@
 /**
- * Characters as Python and spaCy see them: a character is a code point, not a UTF-16 unit.
+ * Character classes as defined by Python and spaCy. A character is a code point, not a UTF-16 unit.
  *
- * `isAlpha`, `isDigit`, `isUpper` and `isLower` agree with the methods of Python's `str`, the
- * functions of words with attributes of spaCy. Regular expressions of JavaScript have no property
- * for what Python calls digits, or for its whitespace. Python and a browser may have different
- * versions of Unicode. The later one has more letters; of the characters that the versions 14 and
- * 17 have in common, six differ in whether they are lower case.
+ * `isAlpha`, `isDigit`, `isUpper` and `isLower` are equivalent to the methods of Python's `str`,
+ * and the functions for words are equivalent to spaCy's attributes. JavaScript's regular
+ * expressions have no property for Python's digits or whitespace. Python and a browser may use
+ * different Unicode versions. Newer versions add letters. Of the characters in both Unicode 14 and
+ * 17, six differ in whether they are lowercase.
  */
 
 /*! `shapeOf` is ported from spaCy, spacy/lang/lex_attrs.py. Copyright (C) 2016-2024
@@ -26,7 +26,7 @@ const WHITE_SPACE =
 /** Words with at least this many characters have the shape "LONG". */
 const LONG = 100;
 
-/** The most equal characters in a row in a shape. */
+/** The maximum number of identical consecutive characters in a shape. */
 const MOST_EQUAL = 4;
 
 /**
@@ -71,7 +71,7 @@ export function isLower(character) {
 }
 
 /**
- * Returns whether a character is a titlecase letter, such as the digraph Dz as one character.
+ * Checks whether a character is a titlecase letter, e.g. the digraph Dz as a single character.
  * @param {string} character
  * @returns {boolean}
  */
@@ -80,7 +80,7 @@ export function isTitleLetter(character) {
 }
 
 /**
- * Returns whether a character is punctuation, by its category in Unicode.
+ * Checks whether a character is punctuation, based on its Unicode category.
  * @param {string} character
  * @returns {boolean}
  */
@@ -89,7 +89,7 @@ export function isPunctuation(character) {
 }
 
 /**
- * Returns whether a word is all whitespace, and not empty.
+ * Checks whether a word is non-empty and consists of whitespace.
  * @param {string} word
  * @returns {boolean}
  */
@@ -98,7 +98,7 @@ export function isSpace(word) {
 }
 
 /**
- * Returns whether a text has a letter with case, and all of these are capitals.
+ * Checks whether a text contains cased letters and all of them are uppercase.
  * @param {string} text
  * @returns {boolean}
  */
@@ -114,7 +114,7 @@ export function isAllUpper(text) {
 }
 
 /**
- * Returns whether a text has a letter with case, and none of these is a capital.
+ * Checks whether a text contains cased letters and all of them are lowercase.
  * @param {string} text
  * @returns {boolean}
  */
@@ -130,7 +130,7 @@ export function isAllLower(text) {
 }
 
 /**
- * Returns whether each run of letters with case in a word begins with a capital, and has no other.
+ * Checks whether each run of cased letters in a word starts with its only capital letter.
  * @param {string} word
  * @returns {boolean}
  */
@@ -156,8 +156,8 @@ export function isTitle(word) {
 }
 
 /**
- * Returns the shape of a word as spaCy does: X for a capital, x for another letter, d for a digit,
- * other characters as they are; of more than four equal ones in a row, the first four.
+ * Returns the shape of a word as in spaCy: X for uppercase letters, x for other letters, d for
+ * digits, and other characters unchanged. Runs of identical characters are truncated to four.
  * @param {string} word
  * @returns {string}
  */

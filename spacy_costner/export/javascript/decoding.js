@@ -1,8 +1,8 @@
 /**
- * Decoding: which entities are predicted, from the posterior of a text. See `decoding/`.
+ * Decoding: predicts entities based on the posterior of a text. See `decoding/`.
  *
- * By the best path, with a bias for all tags but O; by the probability of entities, with a
- * threshold; or by the expected cost of the tags of tokens.
+ * There are three kinds: by the best path, with a bias for all tags except O; by the probability of
+ * entities, with a threshold; and by the expected cost of the tags of tokens.
  */
 
 import { bestPath } from "./chain.js";
@@ -17,18 +17,18 @@ import { leastCostPath } from "./min_cost.js";
  * The settings of a decoding.
  * @typedef {Object} Decoding
  * @property {"viterbi" | "threshold" | "min-cost"} kind
- * @property {number} [bias] For the best path: what is added to the scores of all tags but O.
- * @property {number} [threshold] The least probability of entities.
- * @property {Record<string, number>} [labels] Bias or threshold of single labels.
- * @property {import("./min_cost.js").Choices} [choices] For decoding by cost, and only there:
- *   what can be predicted.
+ * @property {number} [bias] A constant added to the scores of all tags except O, for "viterbi".
+ * @property {number} [threshold] The minimum probability of entities, for "threshold".
+ * @property {Record<string, number>} [labels] The biases or thresholds of individual labels.
+ * @property {import("./min_cost.js").Choices} [choices] The labels and tags that can be predicted,
+ *   for "min-cost".
  */
 
-/** The least probability of entities that are searched for: `LEAST_PROB` in posterior.py. */
+/** The minimum probability of entities to find. See `LEAST_PROB` in posterior.py. */
 const LEAST = 0.01;
 
 /**
- * Returns the predicted entities of a text, in order and without overlap. They may begin or end
+ * Returns the predicted entities of a text, in order and without overlaps. They may begin or end
  * with whitespace, which `trim` removes.
  * @param {Posterior} posterior
  * @param {Decoding} decoding
@@ -66,13 +66,13 @@ function decodeBestPath(posterior, decoding) {
 }
 
 /**
- * Returns the entities with at least the threshold as probability. If some of them overlap, it
- * chooses the set with the lowest expected cost, if a false alarm costs the threshold and a miss 1
- * minus the threshold.
+ * Returns the entities with at least the threshold probability. If they overlap, it selects the set
+ * with the lowest expected cost, where the cost of a false alarm is the threshold and the cost of a
+ * miss is 1 minus the threshold.
  *
  *     argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
  *
- * Entities with a probability below `LEAST` are never found.
+ * Entities with a probability below `LEAST` are never predicted.
  *
  * @param {Posterior} posterior
  * @param {Decoding} decoding
@@ -90,7 +90,7 @@ function decodeThreshold(posterior, decoding) {
 }
 
 /**
- * Returns the entities of the tags with the lowest expected cost.
+ * Returns the entities of the path with the lowest expected cost.
  * @param {Posterior} posterior
  * @param {Decoding} decoding
  * @returns {Entity[]}
@@ -104,16 +104,16 @@ function decodeLeastCost(posterior, decoding) {
 }
 
 /**
- * Chooses entities without overlap and with the largest gain (weighted interval scheduling), in
- * order. Entities with a negative gain are never chosen.
+ * Selects non-overlapping entities with the largest total gain (weighted interval scheduling), in
+ * order. Entities with a negative gain are never selected.
  *
  *     best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
  *
- * Here entities are in the order of their ends, and best_i is the largest gain among the first i.
+ * The entities are sorted by their ends, and best_i is the largest total gain of the first i.
  *
  * @template {Entity} E
- * @param {E[]} entities Ordered by begin and end.
- * @param {number[]} gains The gain of each.
+ * @param {E[]} entities The entities, sorted by begin and end.
+ * @param {number[]} gains The gain of each entity.
  * @returns {E[]}
  */
 export function withoutOverlap(entities, gains) {
@@ -123,8 +123,8 @@ export function withoutOverlap(entities, gains) {
     .sort((a, b) => a.entity.end - b.entity.end);
   const ends = candidates.map(({ entity }) => entity.end);
 
-  // Item i of `bestGains` is the gain of the best choice among the first i candidates. Item i of
-  // `isInBest` is whether the best choice among the first i + 1 has the last of them.
+  // `bestGains[i]` is the largest total gain of the first i candidates. `isInBest[i]` is true if
+  // candidate i is selected from the first i + 1 candidates.
   const bestGains = [0];
   /** @type {boolean[]} */
   const isInBest = [];
@@ -136,8 +136,7 @@ export function withoutOverlap(entities, gains) {
     bestGains.push(Math.max(gainWith, gainWithout));
   });
 
-  // From the last candidate back: if it is in the best choice, candidates that overlap with it
-  // aren't.
+  // Trace back from the last candidate, skipping candidates that overlap with a selected one.
   const chosen = [];
   let nLeft = candidates.length;
   while (nLeft > 0) {
@@ -153,7 +152,7 @@ export function withoutOverlap(entities, gains) {
 }
 
 /**
- * Returns how many numbers of an ascending list are at most some number.
+ * Returns the number of elements in an ascending list that are at most the given number.
  * @param {number[]} ascending
  * @param {number} number
  * @returns {number}
@@ -173,7 +172,8 @@ function countUpTo(ascending, number) {
 }
 
 /**
- * Returns the value of a setting for each label: its own, or else the overall one.
+ * Returns the value of a setting for each label: the label's exception if any, or the overall
+ * value.
  * @param {string[]} labels
  * @param {number} overall
  * @param {Record<string, number>} [exceptions]

@@ -1,24 +1,27 @@
 /**
  * Entities in paths, and their probabilities.
  *
- * An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be
- * over after a closing tag, where another transition follows. With the messages of chain.js,
+ * An entity with label x begins with an opening tag of x, continues with transitions inside x, and
+ * ends after a closing tag that is followed by any other transition. Using the messages of
+ * chain.js,
  *
  *     a_b[k] = log alpha_b[k]                                            if k opens an entity of x
  *     a_t[j] = E[t, j] + log sum_{(i, j) inside x} exp(a_{t-1}[i] + M[i, j])
  *
- * sums over the paths with an entity that begins at b and contains t. With
+ * sums over all paths with an entity that begins at b and contains t. With
  *
  *     leave_t[i] = log sum_{(i, j) not inside x} exp(M[i, j] + E[t+1, j]) beta_{t+1}[j]
  *
- * and leave_T = log beta_T, the probability that it contains t, and that t is its last token, are
+ * and leave_T = log beta_T, the probability that the entity contains t, and the probability that t
+ * is its last token, are
  *
  *     reach(b, t) = sum_k exp(a_t[k] + log beta_t[k] - log Z)
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
- * Whitespace can't be the last token of an entity. If the tags of an entity continue into the whitespace after it, it is still the same entity: their probabilities p(b, t) are added to the
- * probability of its last word. reach(b, t) never grows with t, and entities that contain the same
- * token exclude each other. So a search for all entities above some probability is short.
+ * Whitespace can't be the last token of an entity. If an entity's tags continue into the whitespace
+ * after it, these probabilities p(b, t) are added to the probability of its last word. reach(b, t)
+ * never increases with t, and entities that share a token are mutually exclusive. This limits the
+ * search for all entities above a given probability.
  */
 
 import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
@@ -32,19 +35,19 @@ import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
  */
 
 /**
- * The tags of one label, which are in `tags`. The other properties have indices in `tags`.
+ * The tags of a label. The other properties contain indices in `tags`.
  * @typedef {Object} LabelTags
  * @property {number[]} tags
- * @property {number[]} opening The tags that open an entity.
- * @property {number[]} closing The tags that an entity may end with.
- * @property {[number, number][]} inside The transitions inside an entity, [from, to].
+ * @property {number[]} opening The tags that begin an entity.
+ * @property {number[]} closing The tags that may end an entity.
+ * @property {[number, number][]} inside The transitions within an entity, [from, to].
  */
 
 /**
  * Returns the entities of a path. They may begin or end with whitespace.
  * @param {ArrayLike<number>} path The tag of each token.
  * @param {Tags} tags
- * @param {number[]} bounds The first token of each sequence, then the number of tokens.
+ * @param {number[]} bounds The first token of each sequence, followed by the number of tokens.
  * @returns {Entity[]}
  */
 export function decodePath(path, tags, bounds) {
@@ -67,8 +70,7 @@ export function decodePath(path, tags, bounds) {
 }
 
 /**
- * Returns entities without the whitespace at their ends. Entities of whitespace alone are left
- * out.
+ * Strips whitespace tokens from both ends of entities and drops whitespace-only entities.
  * @param {Entity[]} entities
  * @param {boolean[]} isSpace Whether each token is whitespace.
  * @returns {Entity[]}
@@ -90,7 +92,7 @@ export function trim(entities, isSpace) {
   return trimmed;
 }
 
-/** Sums are rounded, so a search continues a little below the least probability. */
+/** The search uses a slightly lower minimum probability to allow for rounding errors. */
 const ALMOST = 0.999;
 
 /** The probabilities of the entities of a text. */
@@ -104,7 +106,7 @@ export class EntityProbabilities {
     this.forwardBackward = forwardBackward;
     this.isSpace = isSpace;
     const nTags = tags.label_of.length;
-    /** Whether a transition is inside an entity, [from, to], as 0 or 1. Shape: (K, K) */
+    /** Whether a transition is within an entity, [from, to], as 0 or 1. Shape: (K, K) */
     this.isInside = new Uint8Array(nTags ** 2);
     for (const [from, to] of tags.inside) {
       this.isInside[from * nTags + to] = 1;
@@ -114,18 +116,18 @@ export class EntityProbabilities {
 
   /**
    * Returns the probability that exactly these tokens are an entity with this label.
-   * @param {Entity} entity It begins and ends with a word.
+   * @param {Entity} entity An entity that begins and ends with a word.
    * @returns {number}
    */
   probability({ begin, end, label }) {
     if (end > this.forwardBackward.past[begin]) {
-      return 0; // it is longer than its sequence
+      return 0; // the entity crosses the end of its sequence
     }
     const walk = new EntityWalk(this, begin, label);
     while (walk.token + 1 < end) {
       walk.advance();
     }
-    // Whitespace after the entity adds to it.
+    // Add the probability of paths that continue into the whitespace after the entity.
     let prob = walk.endProbability();
     while (!walk.isLast && this.isSpace[walk.token + 1]) {
       walk.advance();
@@ -135,9 +137,9 @@ export class EntityProbabilities {
   }
 
   /**
-   * Returns all entities with at least some probability, which may overlap, by their begins, then
-   * their ends, then the most probable first.
-   * @param {number} floor The least probability.
+   * Returns all entities with at least the given probability, sorted by begin, by end and by
+   * descending probability. They may overlap.
+   * @param {number} floor The minimum probability.
    * @returns {ScoredEntity[]}
    */
   likely(floor) {
@@ -149,13 +151,13 @@ export class EntityProbabilities {
       }
       const nBefore = entities.length;
       for (let label = 0; label < this.tagsOfLabels.length; label++) {
-        // At nearly all tokens no entity is likely to begin.
+        // At most tokens, no entity is likely to begin.
         if (this.beginProbability(begin, label) >= ALMOST * floor) {
           this.addEnds(begin, label, floor, entities);
         }
       }
       if (entities.length > nBefore + 1) {
-        // They were added label after label.
+        // The entities were added label by label, so sort them.
         const beginningHere = entities.splice(nBefore);
         beginningHere.sort((a, b) => a.end - b.end || b.prob - a.prob);
         entities.push(...beginningHere);
@@ -180,19 +182,19 @@ export class EntityProbabilities {
   }
 
   /**
-   * Adds the entities of a label that begin at a token, with all their ends.
+   * Adds all likely entities of a label that begin at a token.
    * @param {number} begin
    * @param {number} label
-   * @param {number} floor The least probability.
-   * @param {ScoredEntity[]} entities The list that they are added to.
+   * @param {number} floor The minimum probability.
+   * @param {ScoredEntity[]} entities The list to extend.
    */
   addEnds(begin, label, floor, entities) {
     // The token after the last word so far, and the probability of the entity that ends there.
-    // Whitespace after the word adds to it, so the entity is added when the next word comes.
+    // Whitespace after the word increases it, so the entity is only added at the next word.
     let end = begin;
     let prob = 0;
     const addIfLikely = () => {
-      // At the first word there is no entity yet.
+      // There is no entity yet at the first word.
       if (end > begin && prob >= floor) {
         entities.push({ begin, end, label, prob: Math.min(prob, 1) });
       }
@@ -218,14 +220,14 @@ export class EntityProbabilities {
 }
 
 /**
- * An entity of one label that begins at one token, and grows token by token. Its sums are a_t[k] of
- * each tag k of the label: see the formulas at the top of this file.
+ * An entity with a given label and first token that is extended token by token. `sums` contains
+ * a_t[k] for each tag k of the label. See the formulas at the top of this file.
  */
 class EntityWalk {
   /**
-   * @param {EntityProbabilities} owner Has the messages and the tags.
+   * @param {EntityProbabilities} owner Provides the messages and the tags.
    * @param {number} begin The first token of the entity.
-   * @param {number} label Its label.
+   * @param {number} label The label of the entity.
    */
   constructor(owner, begin, label) {
     this.owner = owner;
@@ -238,12 +240,12 @@ class EntityWalk {
     }
   }
 
-  /** Whether the token that the walk has reached is the last one of its sequence. */
+  /** Whether the current token is the last one of its sequence. */
   get isLast() {
     return this.token + 1 === this.owner.forwardBackward.past[this.token];
   }
 
-  /** Moves to the next token, which has to be in the same sequence. */
+  /** Moves to the next token, which must be in the same sequence. */
   advance() {
     const { emissions, chain } = this.owner.forwardBackward.potentials;
     const { nTags, transitions } = chain;
@@ -259,7 +261,7 @@ class EntityWalk {
   }
 
   /**
-   * Returns reach(b, t): the probability that the entity contains the token.
+   * Returns reach(b, t), the probability that the entity contains the token.
    * @returns {number}
    */
   reachProbability() {
@@ -276,7 +278,7 @@ class EntityWalk {
   }
 
   /**
-   * Returns p(b, t): the probability that the token is the last one of the entity.
+   * Returns p(b, t), the probability that the token is the last one of the entity.
    * @returns {number}
    */
   endProbability() {
@@ -292,7 +294,7 @@ class EntityWalk {
   }
 
   /**
-   * Returns leave_t of a tag: see the formulas at the top of this file.
+   * Returns leave_t for a tag. See the formulas at the top of this file.
    * @param {number} from The tag of the token.
    * @returns {number}
    */
@@ -315,7 +317,7 @@ class EntityWalk {
   }
 }
 
-/** What `tagsByLabel` has returned, by `tags`: it is the same for all texts of a model. */
+/** Caches the result of `tagsByLabel` for `tags`, which are the same for all texts of a model. */
 const cachedTags = new WeakMap();
 
 /**
@@ -333,7 +335,7 @@ function tagsByLabel(tags) {
 }
 
 /**
- * Returns the tags of one label.
+ * Returns the tags of a label.
  * @param {Tags} tags
  * @param {number} label
  * @returns {LabelTags}
@@ -346,7 +348,7 @@ function tagsOfLabel(tags, label) {
       ownTags.push(tag);
     }
   });
-  // Tags of other labels have no index, and are left out.
+  // Drop the tags of other labels, which have no index.
   const indicesOf = (/** @type {number[]} */ allTags) =>
     allTags.map((tag) => ownTags.indexOf(tag)).filter((index) => index >= 0);
   /** @type {[number, number][]} */

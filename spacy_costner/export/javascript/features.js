@@ -1,17 +1,17 @@
 /**
- * From words to emissions: the score of each tag at each token.
+ * Converts words to emissions, i.e. the score of each tag at each token.
  *
- * A column is a kind of value of tokens, such as the word in lower case. It has a slot at each of
- * its offsets: the slot at offset -1 shows a token the values of the token before it. A slot and a
- * value are one feature, which has a row of weights, one for each tag:
+ * A column is a kind of token value, e.g. the lowercase word. It has a slot for each of its
+ * offsets: the slot at offset -1 uses the values of the previous token. The combination of a slot
+ * and a value is a feature with a row of weights, one for each tag:
  *
  *     row = first row of the slot + id of the value
  *     emissions[t] = sum over columns, their offsets o and the values v of token t + o
  *                    weights[row(column, o, v)]
  *
- * What a word adds at an offset is summed once and kept. See `features/lookup.py` and
- * `ml/word_sums.py`. The values of some columns depend on the word alone: these are the columns of
- * words. In shapes, N is the number of tokens, K the number of tags.
+ * The contribution of a word at each offset is summed once and cached. See `features/lookup.py` and
+ * `ml/word_sums.py`. Columns whose values depend only on the word are called word columns. In
+ * shapes, N is the number of tokens and K the number of tags.
  */
 
 import { isAllLower, isAllUpper } from "./characters.js";
@@ -21,47 +21,46 @@ import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
 
 /** @typedef {import("./words.js").Word} Word */
 
-/** The largest number of features. A damaged file must not take all memory. */
+/** The maximum number of features, which limits the memory usage for damaged files. */
 const MOST_ROWS = 2 ** 26;
 
-/** The size of the cache of words. If it is full, it is emptied before the next text. */
+/** The size of the word cache. If it is full, it is cleared before the next text. */
 const MOST_WORDS = 1 << 16;
 
 /**
- * A text as its words.
+ * The words of a text.
  * @typedef {Object} Doc
  * @property {string} text
  * @property {Word[]} words
- * @property {WordEntry[]} entries What is kept of each of the words.
+ * @property {WordEntry[]} entries The cached data of each word.
  */
 
 /**
- * What is kept of a word: the ids of its values in each column of words, and what these add to
- * scores at each offset, for each pass that has asked.
+ * The cached data of a word: the ids of its values in each word column, and their contribution to
+ * scores at each offset, for each pass.
  * @typedef {{word: Word, ids: ArrayLike<number>[], sums: Map<Emissions, Float64Array>}} WordEntry
  */
 
 /**
- * The ids of the values of each token that has any, by token.
+ * The ids of the values of tokens, keyed by token. Tokens without values are omitted.
  * @typedef {Map<number, ArrayLike<number>>} IdsOfTokens
  */
 
 /**
- * A column with its rows of weights.
+ * A column with its weight rows.
  * @typedef {Object} Column
- * @property {any} data Its description in the model file.
+ * @property {any} data The description of the column in the model file.
  * @property {number[]} offsets
  * @property {number[]} firstRows The first row of the slot at each offset.
  */
 
-/** The columns of a model. They find the ids of the values of words and tokens. */
+/** The columns of a model, used to look up the ids of the values of words and tokens. */
 export class Features {
   /**
-   * @param {any[]} columns The columns of the model file, with their arrays. `describe_column` in
-   *   export/features.py makes them.
-   * @param {Record<string, number>} symbols The numbers of spaCy's symbols, by name: see
-   *   hashing.js.
-   * @throws {Error} If a column is of an unknown kind, or there are too many features.
+   * @param {any[]} columns The columns of the model file with their arrays, as created by
+   *   `describe_column` in export/features.py.
+   * @param {Record<string, number>} symbols The numbers of spaCy's symbols by name. See hashing.js.
+   * @throws {Error} If the kind of a column is unknown or there are too many features.
    */
   constructor(columns, symbols) {
     this.symbols = new Map(Object.entries(symbols));
@@ -90,25 +89,25 @@ export class Features {
       }
     }
 
-    // Not `>`, as a damaged file may make it NaN.
+    // Don't use `>`, because a damaged file may result in NaN.
     if (!(this.nRows <= MOST_ROWS)) {
       throw new Error(`model file: expected at most ${MOST_ROWS} features, got ${this.nRows}`);
     }
 
-    // All offsets at which words have features, in order.
+    // All offsets of word columns, in order.
     const offsets = this.wordColumns.flatMap((column) => column.offsets);
     this.wordOffsets = [...new Set(offsets)].sort((a, b) => a - b);
     this.findWordIds = this.wordColumns.map(({ data }) =>
       WORD_COLUMNS[data.kind](data, this.symbols),
     );
-    // Some of these functions read the ids of a column of words, so they are made after those.
+    // Create these functions last, because some of them use the ids of a word column.
     this.findDocIds = this.docColumns.map(({ data }) => DOC_COLUMNS[data.kind](data, this));
     /** @type {Map<string, WordEntry>} */
     this.entries = new Map();
   }
 
   /**
-   * Makes a doc of the words of a text.
+   * Creates a doc from the words of a text.
    * @param {string} text
    * @param {string[]} words
    * @returns {Doc}
@@ -122,7 +121,7 @@ export class Features {
   }
 
   /**
-   * Returns what is kept of a word. A new word is looked up in all columns of words.
+   * Returns the cached data of a word. A new word is looked up in all word columns.
    * @param {string} text The text of the word.
    * @returns {WordEntry}
    */
@@ -138,8 +137,8 @@ export class Features {
   }
 
   /**
-   * Makes a function that returns the id of a word's value in a column, -1 for none. The column is
-   * one of words, in which a word has one value at most.
+   * Creates a function that returns the id of a word's value in a column, or -1 if there is no
+   * value. The column must be a word column with at most one value per word.
    * @param {string} name The name of the column.
    * @returns {(entry: WordEntry) => number}
    * @throws {Error} If there is no such column.
@@ -153,7 +152,7 @@ export class Features {
   }
 
   /**
-   * Finds the ids of the values of tokens in the columns that depend on the text.
+   * Returns the ids of the values of tokens in the columns that depend on the text.
    * @param {Doc} doc
    * @returns {IdsOfTokens[]} The ids in each of these columns.
    */
@@ -162,10 +161,10 @@ export class Features {
   }
 
   /**
-   * Finds the groups of tokens that see each other's labels, for each column of labels: capitalised
+   * Returns the groups of tokens that use each other's labels, for each label column: capitalized
    * words and words with a digit that occur several times.
    * @param {Doc} doc
-   * @returns {number[][][]} For each column the tokens of each group.
+   * @returns {number[][][]} The tokens of each group, for each column.
    */
   groupTokens(doc) {
     return this.labelColumns.map(({ data }) =>
@@ -178,12 +177,12 @@ export class Features {
   }
 
   /**
-   * Finds the ids of the labels that a first pass predicts for the other occurrences of words.
-   * @param {number[][][]} groups What `groupTokens` returned.
-   * @param {Float64Array} probabilities The probability of O and of each label.
+   * Returns the ids of the labels that the first pass predicts for the other occurrences of words.
+   * @param {number[][][]} groups The result of `groupTokens`.
+   * @param {Float64Array} probabilities The probabilities of O and each label.
    *   Shape: (N, labels + 1)
-   * @param {string[]} labels The labels of the first pass, O first.
-   * @returns {IdsOfTokens[]} The ids in each column of labels.
+   * @param {string[]} labels The labels of the first pass, with O first.
+   * @returns {IdsOfTokens[]} The ids in each label column.
    */
   findLabels(groups, probabilities, labels) {
     return this.labelColumns.map(({ data }, i) =>
@@ -192,13 +191,13 @@ export class Features {
   }
 }
 
-/** The weights of features, which are summed to emissions. There is one for each pass. */
+/** The feature weights of a pass, which are summed to compute emissions. */
 export class Emissions {
   /**
    * @param {Features} features
-   * @param {Int32Array} rowIds The row of weights of each feature, as an index of `weights`; -1 for
-   *   weights of 0. Length: features
-   * @param {Float64Array} weights The different rows. Shape: (rows, K)
+   * @param {Int32Array} rowIds The index in `weights` of each feature's row, or -1 if all weights
+   *   are 0. Length: features
+   * @param {Float64Array} weights The distinct rows. Shape: (rows, K)
    * @param {number} nTags K.
    */
   constructor(features, rowIds, weights, nTags) {
@@ -209,8 +208,8 @@ export class Emissions {
   }
 
   /**
-   * Returns the part of the emissions that depends on the words alone: each token gets the weights
-   * of its word and of the words around it. The array is a new one.
+   * Returns the part of the emissions that depends only on the words: the sum of the weights of
+   * each token's word and the words around it. The returned array is a new array.
    * @param {Doc} doc
    * @returns {Float64Array} Shape: (N, K)
    */
@@ -222,8 +221,8 @@ export class Emissions {
     for (let token = 0; token < nTokens; token++) {
       const sums = this.sumsOf(doc.entries[token]);
       for (let i = 0; i < wordOffsets.length; i++) {
-        // The token that sees the word at this offset: the slot at offset -1 of a token sees the
-        // word before it, so the word adds to the token after itself.
+        // The token that uses the word at this offset. For example, at offset -1, a token uses the
+        // previous word, so the word contributes to the next token.
         const observer = token - wordOffsets[i];
         if (observer >= 0 && observer < nTokens) {
           const from = i * nTags;
@@ -238,7 +237,7 @@ export class Emissions {
   }
 
   /**
-   * Returns what a word adds to the scores of tokens at each offset.
+   * Returns the contribution of a word to the scores of tokens at each offset.
    * @param {WordEntry} entry
    * @returns {Float64Array} Shape: (offsets, K)
    */
@@ -260,7 +259,7 @@ export class Emissions {
   }
 
   /**
-   * Adds the weights of values of tokens to emissions, in place.
+   * Adds the weights of token values to emissions in place.
    * @param {Float64Array} emissions Shape: (N, K)
    * @param {Column[]} columns
    * @param {IdsOfTokens[]} idsOfColumns The ids of tokens in each column.
@@ -280,10 +279,10 @@ export class Emissions {
   }
 
   /**
-   * Adds the weights of some values in a slot to a row of scores, in place.
+   * Adds the weights of values in a slot to a row of scores in place.
    * @param {Float64Array} scores Shape: (rows, K)
    * @param {number} row The row of scores.
-   * @param {number} firstRow The first row of weights of the slot.
+   * @param {number} firstRow The first weight row of the slot.
    * @param {ArrayLike<number>} ids The ids of the values.
    */
   addRows(scores, row, firstRow, ids) {
@@ -302,14 +301,16 @@ export class Emissions {
 }
 
 /**
- * The kinds of columns whose values depend on the text. Each makes the function that finds them.
+ * The kinds of columns whose values depend on the text. Each function creates the function that
+ * looks up the ids of the values.
  * @type {Record<string, (column: any, features: Features) => (doc: Doc) => IdsOfTokens>}
  */
 const DOC_COLUMNS = {
-  /** The values of another column at a token and at the next one. */
+  /** The values of another column at the current and the next token. */
   pairs(column, features) {
     const idOf = features.makeIdFinder(column.base);
-    // A pair of ids as one number. It is below 2^52, so it is exact: ids are below `MOST_ROWS`.
+    // Encode a pair of ids as one number. It is exact, because ids are below `MOST_ROWS`, so it is
+    // below 2^52.
     const joinPair = (/** @type {number} */ left, /** @type {number} */ right) =>
       left * MOST_ROWS + right;
     const idOfPair = new Map();
@@ -322,7 +323,7 @@ const DOC_COLUMNS = {
         const leftId = idOf(entries[token]);
         const rightId = idOf(entries[token + 1]);
         if (leftId < 0 || rightId < 0) {
-          continue; // one of them has no value
+          continue; // at least one of them has no value
         }
         const id = idOfPair.get(joinPair(leftId, rightId));
         if (id !== undefined) {
@@ -333,7 +334,7 @@ const DOC_COLUMNS = {
     };
   },
 
-  /** The word in lower case, in texts all in lower case or all in capitals. */
+  /** The lowercase word, in texts that are entirely in lower or upper case. */
   caseless(column) {
     const idOfValue = new Map(
       column.values.map((/** @type {string} */ value, /** @type {number} */ id) => [value, id]),
@@ -351,7 +352,7 @@ const DOC_COLUMNS = {
     };
   },
 
-  /** The position of the token in a phrase of a list: B, I, L or U. */
+  /** The position of the token in a phrase of the gazetteer: B, I, L or U. */
   gazetteer(column) {
     const tree = makePhraseTree(column.phrases);
     return ({ words }) => {
@@ -366,7 +367,7 @@ const DOC_COLUMNS = {
     };
   },
 
-  /** The values of another column next to the nearest other occurrences of a capitalised word. */
+  /** The values of another column next to the nearest other occurrences of a capitalized word. */
   elsewhere(column, features) {
     const idOf = features.makeIdFinder(column.base);
     const valueOf = ATTRIBUTES[column.base];
@@ -377,7 +378,7 @@ const DOC_COLUMNS = {
           const neighbourIds = new Set();
           for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
             const neighbour = entries[occurrence + column.side];
-            // It is undefined if the occurrence is at the end of the text.
+            // Undefined if the occurrence is at the beginning or end of the text.
             if (neighbour !== undefined) {
               neighbourIds.add(idOf(neighbour));
             }
@@ -392,19 +393,19 @@ const DOC_COLUMNS = {
 };
 
 /**
- * Finds the ids of the features that tokens have from the mean probability of each label at their
- * other occurrences: see `shareIds`.
+ * Returns the ids of features for the mean probability of each label at the other occurrences of a
+ * token's word. See `shareIds`.
  * @param {number[][]} groups The tokens of each group.
- * @param {Float64Array} probabilities The probability of O and of each label, by the first pass.
- *   Shape: (N, labels + 1)
- * @param {string[]} labels The labels of the first pass, O first.
- * @param {{labels: string[], width: number}} column The labels of the training data, O first, and
- *   the most ids of a token.
+ * @param {Float64Array} probabilities The probabilities of O and each label, predicted by the first
+ *   pass. Shape: (N, labels + 1)
+ * @param {string[]} labels The labels of the first pass, with O first.
+ * @param {{labels: string[], width: number}} column The labels of the training data, with O first,
+ *   and the maximum number of ids per token.
  * @returns {IdsOfTokens}
  */
 function findLabelsElsewhere(groups, probabilities, labels, column) {
-  // An id means a label by the order of the labels of training, so probabilities get this order. A
-  // label that the first pass doesn't have has the place -1 and the probability 0.
+  // Ids are based on the order of the training labels, so reorder the probabilities. The index of a
+  // label that is missing in the first pass is -1, and its probability is 0.
   const places = column.labels.map((label) => labels.indexOf(label));
   const probability = (/** @type {number} */ token, /** @type {number} */ place) =>
     place < 0 ? 0 : probabilities[token * labels.length + place];
@@ -415,7 +416,7 @@ function findLabelsElsewhere(groups, probabilities, labels, column) {
       tokens.reduce((sum, token) => sum + probability(token, place), 0),
     );
     for (const token of tokens) {
-      // The sum over the other occurrences: the sum of the group without the token itself.
+      // The sum over the other occurrences is the sum of the group minus the token itself.
       const sumsElsewhere = sums.map((sum, i) => sum - probability(token, places[i]));
       ids.set(token, shareIds(sumsElsewhere, column.width));
     }

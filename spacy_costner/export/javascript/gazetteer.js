@@ -1,20 +1,20 @@
 /**
- * The phrases of a gazetteer, and where they are in a text. See `features/gazetteers.py`.
+ * Finds the phrases of a gazetteer in a text. See `features/gazetteers.py`.
  *
- * A phrase is found by its words in lower case. Of phrases that overlap, the longest is found, and
- * of equally long ones the first.
+ * Phrases are matched by their lowercase words. If phrases overlap, the longest one is used, or the
+ * first one if they have the same length.
  */
 
 /** @typedef {import("./words.js").Word} Word */
 
 /**
- * A word of phrases, with the words that follow it in them, and whether a phrase ends with it.
+ * A node in the tree of phrases: the words that may follow, and whether a phrase ends here.
  * @typedef {{next: Map<string, PhraseNode>, endsPhrase: boolean}} PhraseNode
  */
 
 /**
- * Makes a tree of phrases. The words of each lead from the root to a node that ends a phrase.
- * @param {string[][]} phrases The words of each phrase, in lower case.
+ * Creates a tree of phrases. The words of a phrase lead from the root to a node that ends a phrase.
+ * @param {string[][]} phrases The lowercase words of each phrase.
  * @returns {PhraseNode}
  */
 export function makePhraseTree(phrases) {
@@ -43,7 +43,7 @@ function makeNode() {
  * Finds phrases in a text.
  * @param {PhraseNode} tree
  * @param {Word[]} words The words of the text.
- * @returns {string[]} The position of each token in its phrase: B, I, L or U; "" outside of
+ * @returns {string[]} The position of each token in its phrase: B, I, L or U, or "" outside of
  *   phrases.
  */
 export function findPhrases(tree, words) {
@@ -57,13 +57,13 @@ export function findPhrases(tree, words) {
       node = end < words.length ? node.next.get(words[end].lower) : undefined;
     }
   }
-  // The longest first, and of equally long ones the first in the text.
+  // The longest phrases first, then in text order.
   spans.sort((a, b) => b.end - b.begin - (a.end - a.begin) || a.begin - b.begin);
 
   const positions = new Array(words.length).fill("");
   for (const { begin, end } of spans) {
-    // The spans before this one are at least as long. If it overlaps with one of them, its first or
-    // its last token is in it.
+    // All previous spans are at least as long, so if the span overlaps with one of them, its first
+    // or last token is in it.
     if (positions[begin] !== "" || positions[end - 1] !== "") {
       continue;
     }

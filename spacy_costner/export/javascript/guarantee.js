@@ -1,5 +1,5 @@
 /**
- * The guaranteed set: the spans that fulfil the pipeline's guarantee about misses or false alarms.
+ * The guaranteed set: the spans that satisfy the pipeline's guarantee on misses or false alarms.
  * See `guarantee_scores` and `guaranteed_set` in `pipeline/guaranteed_sets.py`.
  */
 
@@ -9,31 +9,34 @@ import { valuesOfLabels } from "./decoding.js";
 /** @typedef {import("./posterior.js").Posterior} Posterior */
 
 /**
- * What is guaranteed: see `Terms` in pipeline/promises.py.
+ * The terms of the guarantee. See `Terms` in pipeline/promises.py.
  * @typedef {Object} Terms
- * @property {number | null} miss The highest share of entities that are not in the set.
- * @property {number | null} false_alarm Instead of it, the highest share of the set that is wrong.
- * @property {number | null} confidence The probability that the guarantee holds; null: on average.
- * @property {string} found When an entity counts as found. "exact": it is in the set. "covered":
- *   each of its tokens is in a span of the set.
- * @property {string} by What the limit of misses is about. "doc": the mean share of the entities
- *   of a doc that are missed. "any": the share of docs in which any entity is missed.
- * @property {boolean} per_label Whether there is a guarantee for each label.
- * @property {number} threshold The least score of spans: see `scoreSpans`.
- * @property {Record<string, number>} labels The least score of labels that have their own.
+ * @property {number | null} miss The maximum fraction of entities that are not in the set.
+ * @property {number | null} false_alarm The maximum fraction of the set that is wrong, if misses
+ *   are not limited.
+ * @property {number | null} confidence The probability that the guarantee holds. If null, it holds
+ *   on average.
+ * @property {string} found When an entity counts as found. "exact": if it is in the set. "covered":
+ *   if all of its tokens are in spans of the set.
+ * @property {string} by How misses are counted. "doc": the fraction of missed entities per doc,
+ *   averaged over docs. "any": the fraction of docs with any missed entity.
+ * @property {boolean} per_label Whether there is a separate guarantee for each label.
+ * @property {number} threshold The minimum score of spans. See `scoreSpans`.
+ * @property {Record<string, number>} labels The minimum scores of individual labels, which override
+ *   the threshold.
  */
 
-/** The least probability of spans that may be in the set. */
+/** The minimum probability of spans to consider for the set. */
 const FINEST = 0.001;
 
-/** The share of an extent's probability (see `joinLabels`) that is divided equally among labels. */
+/** The fraction of an extent's probability (see `joinLabels`) divided equally among labels. */
 const SMOOTHING = 0.05;
 
 /**
- * Returns the spans of the guaranteed set, ordered by begin and end. They may overlap.
+ * Returns the spans of the guaranteed set, sorted by begin and end. They may overlap.
  * @param {Posterior} posterior
  * @param {Terms} promise
- * @param {ScoredEntity[]} predicted The entities that the pipeline predicts by its own decoding.
+ * @param {ScoredEntity[]} predicted The entities predicted by the pipeline's decoding.
  * @returns {ScoredEntity[]}
  */
 export function guaranteedSet(posterior, promise, predicted) {
@@ -48,7 +51,7 @@ export function guaranteedSet(posterior, promise, predicted) {
     return chosen;
   }
 
-  // A larger set never misses more, so the predicted entities can be added to it.
+  // A larger set never has more misses, so the predicted entities can be added.
   const keyOf = (/** @type {ScoredEntity} */ span) => `${span.begin} ${span.end} ${span.label}`;
   const keys = new Set(predicted.map(keyOf));
   const others = chosen.filter((span) => !keys.has(keyOf(span)));
@@ -56,17 +59,18 @@ export function guaranteedSet(posterior, promise, predicted) {
 }
 
 /**
- * Returns the spans that may be in the set, with their scores. A span is in the set if its score is
- * at least the threshold.
+ * Returns the candidate spans for the set and their scores. A span is in the set if its score is at
+ * least the threshold.
  *
  *     p(b, e, l)                                                     if false alarms are limited
  *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
  *     sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
  *
- * The limit is by label if each label has a guarantee, or an entity counts as found only with its
- * label. In the last case only the most probable label l has this score. S is `SMOOTHING`. n is the
- * expected number of entities in the text, or of entities with the label if each label has a
- * guarantee. If the miss rate is not by doc, n is left out.
+ * The limit is by label if there is a guarantee for each label, or if an entity only counts as
+ * found with the correct label. Otherwise, only the most probable label l gets the score. S is
+ * `SMOOTHING`. n is the expected number of entities in the text, or the expected number of entities
+ * with the label if there is a guarantee for each label. If misses are not counted per doc, n is
+ * omitted.
  *
  * @param {Posterior} posterior
  * @param {Terms} promise
@@ -80,7 +84,7 @@ function scoreSpans(posterior, promise) {
   const nLabels = posterior.tags.labels.length;
   const extents = joinLabels(spans, nLabels);
 
-  // n for each label. It is the same for all if there is one guarantee for all labels.
+  // n for each label. It is the same for all labels unless there is a guarantee for each label.
   const expected = new Float64Array(nLabels);
   for (const { probs, total } of extents) {
     for (let label = 0; label < nLabels; label++) {
@@ -101,8 +105,8 @@ function scoreSpans(posterior, promise) {
         score = (1 - SMOOTHING) * probs[label] + (SMOOTHING * total) / nLabels;
       }
       score /= divisors[label];
-      // `FINEST` limits probabilities. Scores are lower, as they are divided by a square root,
-      // which is 10 for 100 expected entities.
+      // `FINEST` is a limit on probabilities. Scores are lower because they are divided by a square
+      // root, e.g. by 10 for 100 expected entities.
       if (score >= FINEST / 10) {
         scored.push({ begin, end, label, score });
       }
@@ -112,11 +116,11 @@ function scoreSpans(posterior, promise) {
 }
 
 /**
- * Joins spans to extents: stretches of tokens that may be entities, with any label.
- * @param {ScoredEntity[]} spans Ordered by begin and end.
+ * Combines spans with the same tokens and different labels to extents.
+ * @param {ScoredEntity[]} spans The spans, sorted by begin and end.
  * @param {number} nLabels
  * @returns {{begin: number, end: number, probs: Float64Array, total: number}[]} The extents, with
- *   the probability of each label, and of any.
+ *   the probability of each label and the total probability.
  */
 function joinLabels(spans, nLabels) {
   /** @type {{begin: number, end: number, probs: Float64Array, total: number}[]} */

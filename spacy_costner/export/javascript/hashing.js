@@ -1,10 +1,10 @@
 /**
- * The hashes of strings as spaCy's string store has them: MurmurHash64A of the text in UTF-8, with
- * seed 1, but for the names in spaCy's list of symbols, whose hash is their number there.
+ * String hashes as in spaCy's string store: MurmurHash64A of the UTF-8 text with seed 1. For the
+ * names in spaCy's list of symbols, the hash is the number of the symbol.
  *
- * The columns "memory" and "clusters" of words.js know words by the lowest 32 bits of their hash
- * alone. JavaScript has no integers of 64 bits that are fast, so a number of 64 bits is two of 32:
- * its high and its low half.
+ * The columns "memory" and "clusters" in words.js identify words only by the lowest 32 bits of
+ * their hash. Since JavaScript has no fast 64-bit integers, a 64-bit number is represented by its
+ * high and low 32-bit halves.
  *
  * Austin Appleby: MurmurHash2, the version for 64-bit processors.
  */
@@ -15,7 +15,7 @@ const FACTOR_LOW = 0x5bd1e995;
 
 const encoder = new TextEncoder();
 
-/** A number of 64 bits, which the functions below change in place. */
+/** A 64-bit number that is modified in place. */
 class Number64 {
   /**
    * @param {number} high
@@ -27,12 +27,12 @@ class Number64 {
   }
 
   /**
-   * Multiplies by the factor of the hash, modulo 2^64. With the halves h and l, H and L,
+   * Multiplies by the factor of the hash, modulo 2^64. For the halves h and l, H and L,
    *
    *     (2^32 h + l) (2^32 H + L) = 2^32 (h L + l H) + l L   modulo 2^64
    */
   multiply() {
-    // `carry` is the high half of l L, from products of 16 bits, which are exact.
+    // `carry` is the high half of l L, computed from exact 16-bit products.
     const lowLow = (this.low & 0xffff) * (FACTOR_LOW & 0xffff);
     const lowHigh = (this.low & 0xffff) * (FACTOR_LOW >>> 16);
     const highLow = (this.low >>> 16) * (FACTOR_LOW & 0xffff);
@@ -44,14 +44,14 @@ class Number64 {
     this.low = Math.imul(this.low, FACTOR_LOW) >>> 0;
   }
 
-  /** Replaces h by h xor (h >> 47). */
+  /** Replaces h with h xor (h >> 47). */
   mix() {
-    // The shift leaves 17 bits of the high half, in the low half.
+    // The shift moves 17 bits of the high half to the low half.
     this.low = (this.low ^ (this.high >>> 15)) >>> 0;
   }
 
   /**
-   * Replaces h by h xor another number.
+   * Replaces h with h xor another number.
    * @param {number} high
    * @param {number} low
    */
@@ -62,7 +62,7 @@ class Number64 {
 }
 
 /**
- * Returns the lowest 32 bits of the MurmurHash64A of some bytes.
+ * Returns the lowest 32 bits of the MurmurHash64A of the bytes.
  * @param {Uint8Array} bytes
  * @returns {number}
  */
@@ -83,7 +83,7 @@ function hashBytes(bytes) {
     hash.xor(part.high, part.low);
     hash.multiply();
   }
-  // The last bytes, of which there are fewer than 8.
+  // The remaining bytes (fewer than 8).
   if (nWhole < bytes.length) {
     const low = readUint32(bytes, nWhole, Math.min(nWhole + 4, bytes.length));
     const high = readUint32(bytes, nWhole + 4, bytes.length);
@@ -97,10 +97,10 @@ function hashBytes(bytes) {
 }
 
 /**
- * Reads up to four bytes, the lowest first, as a number. It is 0 if there are none.
+ * Reads up to four bytes as a little-endian number. Returns 0 if there are no bytes.
  * @param {Uint8Array} bytes
- * @param {number} begin The first of them.
- * @param {number} end The one after the last.
+ * @param {number} begin The index of the first byte.
+ * @param {number} end The index after the last byte.
  * @returns {number}
  */
 function readUint32(bytes, begin, end) {
@@ -112,9 +112,9 @@ function readUint32(bytes, begin, end) {
 }
 
 /**
- * Returns the lowest 32 bits of the hash of a string in spaCy.
+ * Returns the lowest 32 bits of spaCy's hash of a string.
  * @param {string} string
- * @param {Map<string, number>} symbols The numbers of spaCy's symbols, by name.
+ * @param {Map<string, number>} symbols The numbers of spaCy's symbols by name.
  * @returns {number}
  */
 export function hashString(string, symbols) {

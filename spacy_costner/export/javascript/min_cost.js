@@ -1,15 +1,15 @@
 /**
- * The tags with the lowest expected cost: see `decoding/min_cost.py`.
+ * Minimum-expected-cost decoding. See `decoding/min_cost.py`.
  *
  *     argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
  *
- * With a label tree, a node above several labels can be predicted. K is the number of tags of
- * annotation, with a single O; A is the number of all tags that can be predicted: first the tags of
- * annotation, then the tags of nodes.
+ * With a label tree, a node above several labels can be predicted. K is the number of annotation
+ * tags, which have a single O. A is the number of tags that can be predicted: the annotation tags,
+ * followed by the tags of nodes.
  *
- * If several paths are equally good, it takes one with as few nodes as possible and, of these, the
- * most probable one. Two tags of a token are equally good if their expected costs, with the best
- * tags after each, differ by at most `TIE` of the largest cost.
+ * Ties are broken in favor of the path with the fewest nodes, and then of the most probable path.
+ * Two tags of a token are tied if their expected costs, including the best continuations, differ by
+ * at most `TIE` times the largest cost.
  */
 
 import { ChainScores, followBack, sequencesOf } from "./chain.js";
@@ -18,32 +18,32 @@ import { ChainScores, followBack, sequencesOf } from "./chain.js";
 /** @typedef {import("./posterior.js").Posterior} Posterior */
 
 /**
- * What can be predicted.
+ * The labels and tags that can be predicted.
  * @typedef {Object} Choices
- * @property {import("./chain.js").Tags} tags All A tags, over the labels and the nodes.
- * @property {number[][]} covers The labels of the chain that each label or node covers.
- * @property {number[][]} members For each tag of a node, the tags of annotation that it covers.
- * @property {Float64Array} costs What each mistake costs, [gold, predicted]. Shape: (K, A)
+ * @property {import("./chain.js").Tags} tags All A tags, for labels and nodes.
+ * @property {number[][]} covers The chain labels covered by each label or node.
+ * @property {number[][]} members The annotation tags covered by each node tag.
+ * @property {Float64Array} costs The cost of each mistake, [gold, predicted]. Shape: (K, A)
  */
 
-/** Tolerance of equal expected costs per token, as a share of the largest cost. */
+/** The tolerance for tied expected costs per token, relative to the largest cost. */
 const TIE = 1e-6;
 
-/** The least probability of a tag when ties are broken, so that its logarithm is finite. */
+/** The minimum probability of a tag when breaking ties, so that its logarithm is finite. */
 const LEAST_LIKELY = 1e-30;
 
 /**
- * Returns the tag of each token with the lowest expected cost.
+ * Returns the path with the lowest expected cost.
  * @param {Posterior} posterior
  * @param {Choices} choices
- * @returns {Int32Array} Shape: (N,)
+ * @returns {Int32Array} The tag of each token. Shape: (N,)
  */
 export function leastCostPath(posterior, choices) {
   const { bounds } = posterior.scores;
   const nAll = choices.tags.label_of.length; // A
   const nChain = nAll - choices.members.length; // K
   const marginals = posterior.collapse(posterior.forwardBackward.marginals());
-  // How many tags of the chain are possible that count as a tag of annotation. Shape: (N, K)
+  // The number of possible chain tags that correspond to each annotation tag. Shape: (N, K)
   const nPossible = posterior.collapse(
     posterior.scores.emissions.map((score) => (score > -Infinity ? 1 : 0)),
   );
@@ -51,8 +51,8 @@ export function leastCostPath(posterior, choices) {
 
   const emissions = new Float64Array(nTokens * nAll);
   const logProbs = new Float64Array(nTokens * nAll);
-  // A single node is made less probable than any path of labels through the longest sequence, so it
-  // wins no tie.
+  // Make a single node less probable than any path of labels through the longest sequence, so that
+  // it never wins a tie.
   let longest = 0;
   for (const [first, past] of sequencesOf(bounds)) {
     longest = Math.max(longest, past - first);
@@ -82,8 +82,8 @@ export function leastCostPath(posterior, choices) {
 }
 
 /**
- * Returns the most probable path among those in which each tag is about as good a continuation as
- * the best one: see `best_of_tied` in chain/queries.py. gamma_t[i] is the score of the best
+ * Returns the most probable path among all paths in which the regret of each tag is within a
+ * tolerance. See `best_of_tied` in chain/queries.py. gamma_t[i] is the score of the best
  * continuation after tag i at token t.
  *
  *     gamma_{t-1}[i] = max_j (M[i, j] + E[t, j] + gamma_t[j])
@@ -92,15 +92,15 @@ export function leastCostPath(posterior, choices) {
  *
  * @param {Potentials} scores
  * @param {Float64Array} logProbs log p of each tag at each token. Shape: (N, A)
- * @param {number} tolerance How much worse than the best continuation one may be.
+ * @param {number} tolerance The maximum difference from the score of the best continuation.
  * @returns {Int32Array} Shape: (N,)
  */
 function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
   const { nTags, transitions, start, end } = chain;
   const path = new Int32Array(emissions.length / nTags);
   const tagBefore = new Int32Array(emissions.length);
-  // E + gamma of each tag at each token. The first token of a sequence has start, the last one end.
-  // Shape: (N, A)
+  // E + gamma of each tag at each token, plus start at the first token of a sequence and end at the
+  // last token. Shape: (N, A)
   const ahead = new Float64Array(emissions.length);
   for (const [first, past] of sequencesOf(bounds)) {
     for (let j = 0; j < nTags; j++) {
@@ -116,7 +116,7 @@ function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
       ahead[first * nTags + j] += start[j];
     }
 
-    // Viterbi's recursion over log-probabilities, with only the transitions within the tolerance.
+    // Viterbi recursion over log-probabilities, using only the transitions within the tolerance.
     const firstRow = ahead.subarray(first * nTags, (first + 1) * nTags);
     const leastFirst = Math.max(...firstRow) - tolerance;
     let sums = new Float64Array(nTags);
@@ -147,9 +147,9 @@ function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
   return path;
 
   /**
-   * Returns gamma of a tag: the score of the best continuation after it.
+   * Returns gamma for a tag, i.e. the score of the best continuation after it.
    * @param {number} from The tag.
-   * @param {number} nextRow Where the next token's scores begin.
+   * @param {number} nextRow The index of the next token's scores.
    * @returns {number}
    */
   function bestAfter(from, nextRow) {

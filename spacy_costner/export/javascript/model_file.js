@@ -1,28 +1,28 @@
 /**
- * Reads a model file, which `make_web_model` in export/model.py makes, and `pack_file` in
- * export/model_file.py turns into bytes.
+ * Reads model files, which are created by `make_web_model` in export/model.py and `pack_file` in
+ * export/model_file.py.
  *
- * It is compressed by gzip. Below that it has
+ * The file is compressed with gzip. Uncompressed, it consists of:
  *
  *     8 bytes     "costner\n"
- *     4 bytes     the version of this form: a file of another version is refused
+ *     4 bytes     the version of the format: files with another version are rejected
  *     4 bytes     the length of the header
- *     the header  JSON in UTF-8
- *     the arrays  one after another
- *     4 bytes     the CRC-32 of all bytes before it: a damaged file is refused
+ *     the header  UTF-8 encoded JSON
+ *     the arrays  concatenated
+ *     4 bytes     the CRC-32 of all preceding bytes: damaged files are rejected
  *
- * gzip has a checksum, too, but servers may have decompressed the file.
+ * gzip also includes a checksum, but servers may have decompressed the file already.
  *
- * All numbers have their lowest byte first. The header has the type and the shape of each array,
- * and where it begins after the header. Whole numbers are written byte by byte, first the lowest
- * byte of all of them, and so on, which makes the file smaller; some arrays have the differences of
- * neighbours.
+ * All numbers are little-endian. The header contains the type, shape and offset of each array. To
+ * reduce the file size, integers are stored by byte position: the lowest bytes of all integers
+ * first, then the next bytes, and so on. For some arrays, the differences between adjacent integers
+ * are stored.
  */
 
 import { crc32 } from "./checksum.js";
 import { typeError } from "./type_errors.js";
 
-/** The version of model files that can be read. */
+/** The supported version of model files. */
 export const VERSION = 2;
 
 const MAGIC = "costner\n";
@@ -30,18 +30,18 @@ const CHECKSUM_LENGTH = 4;
 const FIRST_BYTES_OF_GZIP = [0x1f, 0x8b];
 
 /**
- * An array in the header.
+ * The entry of an array in the header.
  * @typedef {Object} ArrayEntry
  * @property {"float64" | "int32" | "uint32" | "int16" | "uint8"} dtype
  * @property {number[]} shape
- * @property {number} offset The first byte, after the header.
- * @property {boolean} [differences] Whether it has the differences of neighbours.
+ * @property {number} offset The index of the first byte after the header.
+ * @property {boolean} [differences] Whether the differences between adjacent numbers are stored.
  */
 
 /**
  * @typedef {Object} Model
  * @property {any} header
- * @property {Record<string, any>} arrays The typed arrays, by name.
+ * @property {Record<string, any>} arrays The typed arrays by name.
  */
 
 const ARRAY_TYPES = {
@@ -54,11 +54,11 @@ const ARRAY_TYPES = {
 
 /**
  * Returns the bytes of a model file.
- * @param {string | URL | ArrayBuffer | Uint8Array | Response} source A URL, the bytes, or the
- *   response of `fetch`.
+ * @param {string | URL | ArrayBuffer | Uint8Array | Response} source A URL, the bytes, or a
+ *   response from `fetch`.
  * @returns {Promise<Uint8Array>}
- * @throws {TypeError} If it is none of these.
- * @throws {Error} If it can't be fetched.
+ * @throws {TypeError} If `source` has another type.
+ * @throws {Error} If the file can't be fetched.
  */
 export async function fetchBytes(source) {
   if (source instanceof Uint8Array) {
@@ -69,7 +69,7 @@ export async function fetchBytes(source) {
   }
   if (typeof source === "string" || source instanceof URL) {
     if (isLocalFile(source)) {
-      // Node doesn't fetch files.
+      // Node's `fetch` doesn't support files.
       const { readFile } = await import("node:fs/promises");
       return readFile(new URL(source));
     }
@@ -85,7 +85,7 @@ export async function fetchBytes(source) {
 }
 
 /**
- * Returns whether a URL is of a file, and this is Node.
+ * Checks whether a URL refers to a file and the code is running in Node.
  * @param {string | URL} url
  * @returns {boolean}
  */
@@ -96,16 +96,16 @@ function isLocalFile(url) {
 
 /**
  * Reads a model file.
- * @param {Uint8Array} bytes The file.
+ * @param {Uint8Array} bytes The contents of the file.
  * @returns {Promise<Model>}
- * @throws {Error} If it isn't a model file, is damaged, or has another version.
+ * @throws {Error} If the file isn't a model file, is damaged or has another version.
  */
 export async function readModel(bytes) {
-  // Servers may have decompressed it already.
+  // The server may have decompressed the file already.
   if (FIRST_BYTES_OF_GZIP.every((byte, i) => bytes[i] === byte)) {
     bytes = await decompress(bytes);
   }
-  const start = MAGIC.length + 4 + 4; // of the header, after its length
+  const start = MAGIC.length + 4 + 4; // the start of the header, after its length
   const isModel = [...MAGIC].every((character, i) => bytes[i] === character.charCodeAt(0));
   if (!isModel || bytes.length < start + CHECKSUM_LENGTH) {
     throw new Error("model file: expected one that `costner page` has written, got other data");
@@ -118,7 +118,7 @@ export async function readModel(bytes) {
         "file that the same `costner page` has written",
     );
   }
-  const end = bytes.length - CHECKSUM_LENGTH; // of the arrays
+  const end = bytes.length - CHECKSUM_LENGTH; // the end of the arrays
   const checksum = view.getUint32(end, true);
   const found = crc32(bytes.subarray(0, end));
   if (found !== checksum) {
@@ -141,10 +141,10 @@ export async function readModel(bytes) {
 }
 
 /**
- * Reads the header of a model file, and checks that it lists arrays.
+ * Parses the header of a model file, and checks that it lists arrays.
  * @param {Uint8Array} bytes The bytes of the header.
  * @returns {any}
- * @throws {Error} If it isn't JSON in UTF-8, or lists no arrays.
+ * @throws {Error} If the header isn't UTF-8 encoded JSON or doesn't list arrays.
  */
 function parseHeader(bytes) {
   try {
@@ -162,9 +162,9 @@ function parseHeader(bytes) {
  * Reads an array.
  * @param {Uint8Array} content The bytes of all arrays.
  * @param {ArrayEntry} entry
- * @param {string} name The name of the array, for the error.
+ * @param {string} name The name of the array in error messages.
  * @returns {Float64Array | Int32Array | Uint32Array | Int16Array | Uint8Array}
- * @throws {Error} If its type is unknown, or it ends after the end of the file.
+ * @throws {Error} If the type is unknown or the array exceeds the file.
  */
 function readArray(content, { dtype, shape, offset, differences }, name) {
   if (!Object.hasOwn(ARRAY_TYPES, dtype)) {
@@ -180,11 +180,11 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
     );
   }
   if (dtype === "float64") {
-    // A copy, as numbers have to begin at a multiple of 8 bytes.
+    // Copy the bytes, because a Float64Array must be aligned to 8 bytes.
     return new Float64Array(content.slice(offset, end).buffer);
   }
 
-  // Byte b of number i is put into its place in memory, where the lowest byte comes first, too.
+  // Move byte b of number i to its position in memory, which is little-endian, too.
   const bytes = new Uint8Array(length * nBytes);
   for (let b = 0; b < nBytes; b++) {
     const first = offset + b * length;
@@ -202,10 +202,10 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
 }
 
 /**
- * Decompresses bytes of gzip.
+ * Decompresses gzip data.
  * @param {Uint8Array} bytes
  * @returns {Promise<Uint8Array>}
- * @throws {Error} If they are damaged or cut off.
+ * @throws {Error} If the data is damaged or truncated.
  */
 async function decompress(bytes) {
   const blob = new Blob([/** @type {BlobPart} */ (bytes)]);

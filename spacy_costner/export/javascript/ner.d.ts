@@ -2,9 +2,10 @@
 
 /**
  * Loads a model file.
- * @param source Its URL, its bytes, or the response of `fetch`.
- * @throws {TypeError} If `source` is none of these.
- * @throws {Error} If it can't be fetched, isn't a model file, is damaged, or has another version.
+ * @param source The URL, the bytes, or a response from `fetch`.
+ * @throws {TypeError} If `source` has another type.
+ * @throws {Error} If the file can't be fetched, isn't a model file, is damaged or has another
+ *   version.
  */
 export function load(
   source: string | URL | ArrayBuffer | Uint8Array | Response,
@@ -13,77 +14,77 @@ export function load(
 /** Predicts the entities of texts. */
 export interface Ner {
   /**
-   * Predicts the entities of a text, in order and without overlap.
-   * @throws {TypeError} If `text` isn't a string, or `options` isn't an object.
-   * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
+   * Predicts the entities of a text, in order and without overlaps.
+   * @throws {TypeError} If `text` isn't a string or `options` isn't an object.
+   * @throws {Error} If an option is unknown, out of range or not compatible with the pipeline or
    *   another option.
    */
   (text: string, options?: Options): Result;
 
   /**
-   * Computes the probabilities of a text, from which `decode` predicts entities. Both together are
-   * what `ner(text, options)` does. With other options only `decode` is needed, which takes little
-   * time.
+   * Computes the probabilities of a text, which `decode` uses to predict entities. Calling both is
+   * equivalent to `ner(text, options)`. To change the options, only call `decode` again, which is
+   * fast.
    * @throws {TypeError} If `text` isn't a string.
    */
   posterior(text: string): Posterior;
 
   /**
    * Predicts the entities of a text from its posterior.
-   * @param posterior What `posterior` of the same model has returned.
-   * @throws {TypeError} If `posterior` is another object, or `options` isn't an object.
-   * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
+   * @param posterior The result of `posterior` for the same model.
+   * @throws {TypeError} If `posterior` is not such a result or `options` isn't an object.
+   * @throws {Error} If an option is unknown, out of range or not compatible with the pipeline or
    *   another option.
    */
   decode(posterior: Posterior, options?: Options): Result;
 
-  /** The labels that it predicts. */
+  /** The labels that can be predicted. */
   labels: string[];
 
-  /** What is known of the pipeline. */
+  /** The description of the pipeline. */
   info: Info;
 }
 
 /** The options of a prediction. */
 export interface Options {
-  /** The least probability of entities, from 0 to 1. */
+  /** The minimum probability of entities, between 0 and 1. */
   threshold?: number;
 
   /**
-   * Thresholds or biases of single labels. Other labels have `threshold` or `bias`. If that is left
-   * out, it is the pipeline's, or 0.5 or 0 if it has none.
+   * Thresholds or biases of individual labels, which override `threshold` or `bias`. The default
+   * for other labels is the pipeline's threshold or bias, if any, otherwise 0.5 or 0.
    */
   labels?: Record<string, number>;
 
   /**
-   * What a missed entity costs. With it entities are predicted whose probability is at least
+   * The cost of a missed entity. Entities are predicted if their probability is at least
    * falseAlarmCost / (falseAlarmCost + missCost).
    */
   missCost?: number;
 
-  /** What a false alarm costs. If only one of the two costs is given, the other is 1. */
+  /** The cost of a false alarm. If only one of the two costs is given, the other one is 1. */
   falseAlarmCost?: number;
 
   /**
-   * How entities are chosen. If left out, by the threshold or the costs, if these are given, or else
-   * as the pipeline does.
+   * The decoding. Defaults to "threshold" if a threshold or costs are given, otherwise to the
+   * pipeline's decoding.
    */
   decoding?: Decoding;
 
-  /** For the best path, "viterbi": what is added to the scores of all tags but O. */
+  /** A constant added to the scores of all tags except O, for "viterbi". */
   bias?: number;
 
-  /** Whether the result has the tokens, too. */
+  /** Whether to include the tokens in the result. */
   tokens?: boolean;
 
-  /** Whether the result has the guaranteed set, too. */
+  /** Whether to include the guaranteed set in the result. */
   guaranteed?: boolean;
 }
 
-/** How entities are chosen: as the parameter `decoding` of `init`. */
+/** The kind of decoding, as in the argument `decoding` of `init`. */
 export type Decoding = "viterbi" | "threshold" | "min-cost";
 
-/** The entities of a text, with the tokens and the guaranteed set if the options ask for them. */
+/** The entities of a text, with the tokens and the guaranteed set if requested in the options. */
 export type Result = PredictedEntity[] & {
   tokens?: Token[];
   guaranteed?: PredictedEntity[];
@@ -91,29 +92,29 @@ export type Result = PredictedEntity[] & {
 
 /** A predicted entity. */
 export interface PredictedEntity {
-  /** Its first character, in UTF-16 units, as JavaScript counts. */
+  /** The index of the first character, in UTF-16 units. */
   start: number;
 
-  /** The character after its last. */
+  /** The index after the last character. */
   end: number;
 
   label: string;
 
-  /** Its probability. */
+  /** The probability of the entity. */
   score: number;
 }
 
-/** A token of spaCy's tokenizer. */
+/** A token from spaCy's tokenizer. */
 export interface Token {
   text: string;
 
-  /** Its first UTF-16 unit in the text. */
+  /** The index of the first UTF-16 unit in the text. */
   start: number;
 
-  /** The unit after its last one. */
+  /** The index after the last UTF-16 unit. */
   end: number;
 
-  /** Whether a space follows, which is not a token. */
+  /** Whether the token is followed by a space, which is not a token. */
   space: boolean;
 }
 
@@ -123,12 +124,12 @@ export interface Posterior {
   tokens: Token[];
 }
 
-/** What is known of a pipeline: see `describe_pipeline` in export/model.py. */
+/** The description of a pipeline. See `describe_pipeline` in export/model.py. */
 export interface Info {
-  /** The name in the meta data of the pipeline. */
+  /** The name in the pipeline's meta data. */
   name: string;
 
-  /** The code of its language, such as "en". */
+  /** The language code of the pipeline, e.g. "en". */
   lang: string;
 
   /** The version of the pipeline. */
@@ -142,57 +143,57 @@ export interface Info {
 
   labels: string[];
 
-  /** The tagging scheme, such as "BILUO". */
+  /** The tagging scheme, e.g. "BILUO". */
   scheme: string;
 
-  /** How many passes the model has. */
+  /** The number of passes of the model. */
   passes: 1 | 2;
 
   decoding: Decoding;
 
-  /** The threshold of the pipeline. null if it has another decoding. */
+  /** The threshold of the pipeline. null if it uses another decoding. */
   threshold: number | null;
 
-  /** The bias of the pipeline. null if it has another decoding. */
+  /** The bias of the pipeline. null if it uses another decoding. */
   bias: number | null;
 
-  /** The thresholds or biases of single labels. */
+  /** The thresholds or biases of individual labels. */
   thresholds_of_labels: Record<string, number>;
 
-  /** The temperature of all labels. 1 if the pipeline isn't calibrated. */
+  /** The overall temperature. 1 if the pipeline isn't calibrated. */
   temperature: number;
 
-  /** null if the pipeline has no guarantee, or a guarantee for groups of docs. */
+  /** The guarantee. null if there is no guarantee, or if it depends on groups of docs. */
   promise: Guarantee | null;
 }
 
-/** The guarantee about the guaranteed set: the arguments of `costner guarantee`, and its results. */
+/** The guarantee of the guaranteed set: the arguments of `costner guarantee`, and its results. */
 export interface Guarantee {
-  /** The highest share of entities that are not in the set. null if false alarms are limited. */
+  /** The maximum fraction of entities that are not in the set. null if false alarms are limited. */
   miss: number | null;
 
-  /** The highest share of the set that is wrong. null if misses are limited. */
+  /** The maximum fraction of the set that is wrong. null if misses are limited. */
   false_alarm: number | null;
 
   /** The probability that the guarantee holds. null if it holds on average over calibration docs. */
   confidence: number | null;
 
-  /** When an entity counts as found: it is in the set, or spans of the set cover its tokens. */
+  /** When an entity counts as found: if it is in the set, or if its tokens are covered by it. */
   found: "exact" | "covered";
 
   /**
-   * What the limit is about: the mean share in a doc, or the share of docs in which any entity is
-   * missed.
+   * How misses are counted: as the mean fraction per doc, or as the fraction of docs in which any
+   * entity is missed.
    */
   by: "doc" | "any";
 
-  /** Whether there is a guarantee for each label. */
+  /** Whether there is a separate guarantee for each label. */
   per_label: boolean;
 
-  /** The least score of spans in the set. */
+  /** The minimum score of spans in the set. */
   threshold: number;
 
-  /** The least score of labels that have their own. */
+  /** The minimum scores of individual labels. */
   labels: Record<string, number>;
 
   /** The name of the calibration docs. */
@@ -201,6 +202,6 @@ export interface Guarantee {
   /** The number of calibration docs. */
   docs: number;
 
-  /** The number of their entities. */
+  /** The number of entities in the calibration docs. */
   entities: number;
 }

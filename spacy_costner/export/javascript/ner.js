@@ -1,13 +1,14 @@
 /**
- * Named entities by a pipeline of spacy_costner, without Python: in browsers, and in Node from 18.
+ * Named entity recognition with a spacy_costner pipeline, without Python. Runs in browsers and in
+ * Node 18 or later.
  *
  *     import { load } from "./ner.js";
  *     const ner = await load("model.bin");
  *     ner("Ana Ruiz vive en Lima.");
  *     // [{ start: 0, end: 8, label: "PER", score: 0.98 }, { start: 17, end: 21, label: "LOC", … }]
  *
- * `costner page MODEL --module FOLDER` writes this module and the model file. The types of what it
- * exports are in ner.d.ts, next to it.
+ * `costner page MODEL --module FOLDER` writes this module and the model file. See ner.d.ts for the
+ * types of its exports.
  */
 
 import { fetchBytes, readModel } from "./model_file.js";
@@ -21,11 +22,12 @@ import { makeTokenizer } from "./tokenizer.js";
 
 /**
  * Loads a model file.
- * @param {string | URL | ArrayBuffer | Uint8Array | Response} source Its URL, its bytes, or the
- *   response of `fetch`.
+ * @param {string | URL | ArrayBuffer | Uint8Array | Response} source The URL, the bytes, or a
+ *   response from `fetch`.
  * @returns {Promise<Ner>}
- * @throws {TypeError} If `source` is none of these.
- * @throws {Error} If it can't be fetched, isn't a model file, is damaged, or has another version.
+ * @throws {TypeError} If `source` has another type.
+ * @throws {Error} If the file can't be fetched, isn't a model file, is damaged or has another
+ *   version.
  */
 export async function load(source) {
   const model = await readModel(await fetchBytes(source));

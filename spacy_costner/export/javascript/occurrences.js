@@ -1,25 +1,26 @@
 /**
  * Features of the other occurrences of a word in its text: the words next to them, and the labels
- * that a first pass predicts for them. See `features/elsewhere.py`, `document.py` and `shares.py`.
+ * that the first pass predicts for them. See `features/elsewhere.py`, `document.py` and
+ * `shares.py`.
  *
- * Tokens that have the same value of an attribute, such as the word in lower case, are occurrences
- * of each other. They form a group.
+ * Tokens with the same value of an attribute, e.g. the lowercase word, are occurrences of each
+ * other. They form a group.
  */
 
 /** @typedef {import("./words.js").Word} Word */
 
-/** The borders between the 8 bins of shares. A share in the lowest bin is no feature. */
+/** The boundaries between the 8 bins of shares. There is no feature for the lowest bin. */
 const SHARE_BORDERS = [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98];
 
-/** The borders between the bins of the number of times that a value was there. */
+/** The boundaries between the bins of the number of occurrences of a value. */
 const TIMES_BORDERS = [2, 4];
 
 /**
  * Finds the values that occur several times in a text.
  * @param {Word[]} words The words of the text.
- * @param {(word: Word) => string} valueOf Returns the value of a word, "" for none.
- * @param {(word: Word) => boolean} takesPart Returns whether the word counts as an occurrence.
- * @returns {number[][]} The tokens of each group, from the left.
+ * @param {(word: Word) => string} valueOf Returns the value of a word, or "" for no value.
+ * @param {(word: Word) => boolean} takesPart Returns whether to include a word.
+ * @returns {number[][]} The tokens of each group in ascending order.
  */
 export function groupOccurrences(words, valueOf, takesPart) {
   /** @type {Map<string, number[]>} */
@@ -43,11 +44,11 @@ export function groupOccurrences(words, valueOf, takesPart) {
 }
 
 /**
- * Finds the other occurrences that are nearest to one token of a group. Of two that are equally
- * near, the left one comes first.
- * @param {number[]} tokens The tokens of a group, from the left.
- * @param {number} place The index in `tokens` of the token whose neighbours are searched for.
- * @param {number} nNearest How many to find, at most.
+ * Returns the nearest other occurrences of a token in a group. If two are equally near, the left
+ * one comes first.
+ * @param {number[]} tokens The tokens of a group in ascending order.
+ * @param {number} place The index of the token in `tokens`.
+ * @param {number} nNearest The maximum number of occurrences to return.
  * @returns {number[]}
  */
 export function nearestOccurrences(tokens, place, nNearest) {
@@ -69,15 +70,15 @@ export function nearestOccurrences(tokens, place, nNearest) {
 }
 
 /**
- * Returns the ids of the features of a value, such as a word, from how often it had each label:
- * first the id of its most frequent label, together with its share and the number of times that the
- * value was there, then the ids of the shares of labels.
+ * Returns the ids of the features of a value, e.g. a word, based on its label counts. The first id
+ * is for the most frequent label, its share and the total count. The other ids are for the label
+ * shares.
  *
  *     share of l = n_l / max(1, round(sum_m n_m))
  *
- * @param {ArrayLike<number>} counts How often it had each label, n_l, or sums of probabilities.
+ * @param {ArrayLike<number>} counts The count n_l of each label, or the sum of its probabilities.
  *   Length: labels
- * @param {number} width The most ids to return.
+ * @param {number} width The maximum number of ids to return.
  * @returns {number[]}
  */
 export function shareIds(counts, width) {
@@ -88,7 +89,7 @@ export function shareIds(counts, width) {
   }
   const total = roundHalfToEven(sum);
 
-  // The ids from 0 on are for shares: label after label, one for each bin but the lowest.
+  // The first ids are for shares: one id per label and bin, except for the lowest bin.
   const nBinsAboveLowest = SHARE_BORDERS.length;
   const idsOfShares = [];
   let best = 0;
@@ -104,20 +105,20 @@ export function shareIds(counts, width) {
 
   const ids = [];
   if (total !== 0) {
-    // The ids after them are for the most frequent label: one for each label, bin of its share
-    // and bin of the total, numbered in this order.
+    // The following ids are for the most frequent label: one id per label, bin of its share and bin
+    // of the total, numbered in this order.
     const bestBin = binOf(counts[best] / Math.max(total, 1), SHARE_BORDERS);
     const nBins = nBinsAboveLowest + 1;
     const nTimesBins = TIMES_BORDERS.length + 1;
     const index = (best * nBins + bestBin) * nTimesBins + binOf(total, TIMES_BORDERS);
     ids.push(nLabels * nBinsAboveLowest + index);
   }
-  // If there are more than `width`, the shares of the last labels stay.
+  // If there are more than `width` ids, keep the shares of the last labels.
   return ids.concat(idsOfShares.reverse().slice(0, width - 1));
 }
 
 /**
- * Returns the number of borders that a number reaches.
+ * Returns the bin of a number, i.e. the number of boundaries that are at most the number.
  * @param {number} number
  * @param {number[]} borders
  * @returns {number}
@@ -131,7 +132,7 @@ function binOf(number, borders) {
 }
 
 /**
- * Rounds as NumPy does: a half is rounded to the nearest even number.
+ * Rounds half to even, like NumPy.
  * @param {number} number
  * @returns {number}
  */

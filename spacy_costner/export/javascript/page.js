@@ -1,10 +1,10 @@
 /**
- * The page that `costner page` writes: a text, its entities, sliders. A worker predicts:
- * page_worker.js has the messages.
+ * The page written by `costner page`: a text, its entities, and sliders. Predictions run in a
+ * worker. See page_worker.js for the messages.
  *
- * The frame of the page, templates/page.html, defines `data` and `byId`. `data` has the model file
- * in base64, the script of the worker, the colours of labels, the costs of a miss that the slider
- * can have, and texts to try: see `ner_page` in cli/page.py.
+ * The frame of the page, templates/page.html, defines `data` and `byId`. `data` contains the
+ * base64-encoded model file, the script of the worker, the label colors, the miss costs for the
+ * slider, and example texts. See `ner_page` in cli/page.py.
  */
 
 import { probability, readTexts, toJsonLines } from "./page_texts.js";
@@ -12,35 +12,35 @@ import { probability, readTexts, toJsonLines } from "./page_texts.js";
 /** @typedef {import("./ner.js").PredictedEntity} PredictedEntity */
 /** @typedef {{entities: PredictedEntity[], guaranteed?: PredictedEntity[]}} Doc */
 
-/** How many characters are shown. The file that is saved has all. */
+/** The maximum number of characters to show. The saved file contains all of them. */
 const MAX_SHOWN = 100_000;
-/** How many characters of a file are put into the field. */
+/** The maximum number of characters of a file to load into the text field. */
 const MAX_EDITED = 300_000;
-/** How many spans of the guaranteed set are shown. */
+/** The maximum number of spans of the guaranteed set to show. */
 const MAX_PROMISED = 1000;
-/** How long the page waits after the last key before it predicts, in milliseconds. */
+/** The delay between the last keystroke and the prediction, in milliseconds. */
 const MILLISECONDS_OF_TYPING = 150;
 
 /** @type {Worker} */
 let worker;
-/** @type {string[]} The texts that the worker predicts, of the field or of a file. */
+/** @type {string[]} The texts sent to the worker, from the text field or a file. */
 let askedTexts = [];
-/** @type {string[]} The texts that are shown. */
+/** @type {string[]} The displayed texts. */
 let texts = [];
-/** @type {Doc[]} What was predicted of them. */
+/** @type {Doc[]} The predictions for the displayed texts. */
 let docs = [];
-/** @type {?{name: string, content: string}} The file that is predicted instead of the field. */
+/** @type {?{name: string, content: string}} The file to use instead of the text field. */
 let file = null;
-/** @type {?("texts" | "options")} What `ask` has to do when the worker has finished. */
+/** @type {?("texts" | "options")} The request to send when the worker has finished. */
 let nextRequest = null;
 let isReady = false; // whether the worker has loaded the model
 let isBusy = false;
 let hasTexts = false; // whether the worker has the texts
 let isPromised = false; // whether the pipeline has a guarantee
-let timer = 0; // of the time after the last key
+let timer = 0; // the timer since the last keystroke
 
 /**
- * Makes an element.
+ * Creates an element.
  * @param {string} name
  * @param {Record<string, any>} properties
  * @param {...(Node | string)} children
@@ -60,7 +60,7 @@ function say(message) {
 }
 
 /**
- * Writes a number with its noun, such as "1 entity" or "1,200 entities".
+ * Formats a number with its noun, e.g. "1 entity" or "1,200 entities".
  * @param {number} n
  * @param {string} noun
  * @param {string} plural
@@ -71,7 +71,7 @@ function count(n, noun, plural = `${noun}s`) {
 
 // The worker
 
-/** Starts a worker, and sends it the model. It is busy until the model is loaded. */
+/** Starts a worker and sends it the model. The worker is busy until the model is loaded. */
 function startWorker() {
   const url = URL.createObjectURL(new Blob([data.worker], { type: "text/javascript" }));
   worker = new Worker(url);
@@ -85,8 +85,8 @@ function startWorker() {
 }
 
 /**
- * Takes a message of the worker: shows what it has predicted, its progress or an error, and
- * requests what has changed meanwhile.
+ * Handles a message from the worker: shows predictions, progress or an error, and sends the next
+ * request, if any.
  * @param {any} message
  */
 function answer(message) {
@@ -132,13 +132,13 @@ function setBusy(isWorking) {
 }
 
 /**
- * Requests entities from the worker. While it is busy or loads the model, the request is only kept,
- * and sent afterwards.
+ * Requests entities from the worker. If the worker is busy or hasn't loaded the model yet, the
+ * request is sent afterwards.
  * @param {"texts" | "options"} what What has changed.
  */
 function ask(what) {
   if (isBusy || !isReady) {
-    // New texts are predicted with the new options, too.
+    // A request for new texts also includes the new options.
     nextRequest = nextRequest === "texts" ? "texts" : what;
     return;
   }
@@ -156,9 +156,9 @@ function ask(what) {
 }
 
 /**
- * Sets `askedTexts` to the texts of the file or, if there is no file, of the field. If they can't
- * be read, it shows why.
- * @returns {boolean} Whether they could be read.
+ * Sets `askedTexts` to the texts from the file, if any, or from the text field. Shows an error if
+ * they can't be read.
+ * @returns {boolean} Whether the texts could be read.
  */
 function readField() {
   const { name, content } = file ?? { name: "", content: byId("text").value };
@@ -171,7 +171,7 @@ function readField() {
   }
 }
 
-/** Ends the work of the worker. Another one takes its place. */
+/** Stops the worker and starts a new one. */
 function stop() {
   worker.terminate();
   nextRequest = null;
@@ -182,7 +182,7 @@ function stop() {
 
 // Requests
 
-/** Returns the options that were chosen on the page: see `Options` in recognizer.js. */
+/** Returns the options selected on the page. See `Options` in ner.d.ts. */
 function options() {
   const byThreshold = byId("by-threshold").checked;
   return {
@@ -191,7 +191,7 @@ function options() {
   };
 }
 
-/** Writes the values of the sliders next to them. */
+/** Shows the values of the sliders next to them. */
 function showSliders() {
   const cost = data.miss_costs[byId("miss").value];
   const costText =
@@ -205,7 +205,7 @@ function showSliders() {
   byId("threshold").setAttribute("aria-valuetext", value);
 }
 
-/** Predicts by the threshold of the slider from now on. */
+/** Switches to threshold decoding, using the slider. */
 function chooseThreshold() {
   byId("by-threshold").checked = true;
   showSliders();
@@ -215,10 +215,10 @@ function chooseThreshold() {
 // Display
 
 /**
- * Shows what was predicted: the texts with their entities, as far as `MAX_SHOWN`; and the numbers
- * of entities and the guaranteed set of all texts.
+ * Shows the predictions: the texts with their entities, up to `MAX_SHOWN` characters, and the
+ * entity counts and the guaranteed set for all texts.
  * @param {number} nTokens
- * @param {number} milliseconds How long it took.
+ * @param {number} milliseconds The duration of the prediction.
  */
 function show(nTokens, milliseconds) {
   let nCharactersLeft = MAX_SHOWN;
@@ -244,16 +244,16 @@ function show(nTokens, milliseconds) {
 }
 
 /**
- * Draws a text with its entities.
+ * Renders a text with its entities.
  * @param {string} text The text, or its beginning.
- * @param {PredictedEntity[]} entities The entities of the whole text, in order, without overlap.
+ * @param {PredictedEntity[]} entities The entities of the whole text, in order without overlaps.
  */
 function drawText(text, entities) {
   const paragraph = make("p", { dir: "auto" });
   let end = 0;
   for (const entity of entities) {
     if (entity.end > text.length) {
-      break; // beyond what is shown
+      break; // beyond the displayed part
     }
     paragraph.append(text.slice(end, entity.start), drawEntity(text, entity));
     end = entity.end;
@@ -263,8 +263,8 @@ function drawText(text, entities) {
 }
 
 /**
- * Draws an entity with its label and its probability.
- * @param {string} text The text that has it.
+ * Renders an entity with its label and probability.
+ * @param {string} text The text that contains the entity.
  * @param {PredictedEntity} entity
  */
 function drawEntity(text, { start, end, label, score }) {
@@ -276,8 +276,8 @@ function drawEntity(text, { start, end, label, score }) {
 }
 
 /**
- * Returns the background of the entities with a label. Nodes of a label tree have no colour of
- * their own.
+ * Returns the background color of the entities with a label. Nodes of a label tree use a default
+ * color.
  * @param {string} label
  */
 function colourOf(label) {
@@ -285,7 +285,7 @@ function colourOf(label) {
 }
 
 /**
- * Shows how many entities there are of each label.
+ * Shows the number of entities per label.
  * @param {PredictedEntity[]} entities
  */
 function showCounts(entities) {
@@ -302,8 +302,8 @@ function showCounts(entities) {
 }
 
 /**
- * Shows the first spans of the guaranteed set, in the order of the texts, and the number of all.
- * Without a set it is hidden.
+ * Shows the first spans of the guaranteed set, in text order, and the total number of spans. It is
+ * hidden if there is no set.
  */
 function showPromised() {
   const isShown = docs.some((doc) => doc.guaranteed !== undefined);
@@ -326,8 +326,8 @@ function showPromised() {
 // Input and output
 
 /**
- * Reads a file into the field. A long file or a JSONL file stays out of the field, and is kept
- * until the user types.
+ * Loads a file into the text field. Long files and JSONL files are not displayed in the field, and
+ * are used until the user types.
  * @param {File} source
  */
 async function openFile(source) {
@@ -336,7 +336,7 @@ async function openFile(source) {
   try {
     content = await source.text();
   } catch {
-    // It is a folder, or gone since.
+    // The file is a directory or no longer exists.
     say(`${source.name}: expected a file that can be read`);
     return;
   }
@@ -348,7 +348,7 @@ async function openFile(source) {
 }
 
 /**
- * Puts a text into the field, and predicts it.
+ * Sets the text field to a text, and predicts its entities.
  * @param {string} text
  */
 function openText(text) {
@@ -358,11 +358,11 @@ function openText(text) {
   ask("texts");
 }
 
-/** Saves all texts with their entities and, if they are shown, the guaranteed sets. */
+/** Saves all texts with their entities and, if displayed, their guaranteed sets. */
 function save() {
   const url = URL.createObjectURL(new Blob([toJsonLines(texts, docs)], { type: "text/plain" }));
   make("a", { href: url, download: "entities.jsonl" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the download still reads it
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // wait for the download to finish
 }
 
 byId("text").addEventListener("input", () => {
@@ -374,7 +374,7 @@ byId("text").addEventListener("input", () => {
 byId("lines").addEventListener("change", () => ask("texts"));
 byId("file").addEventListener("change", () => {
   const [source] = byId("file").files;
-  byId("file").value = ""; // the same file can be chosen again
+  byId("file").value = ""; // allow selecting the same file again
   if (source !== undefined) {
     openFile(source);
   }
@@ -396,7 +396,7 @@ for (const radio of document.querySelectorAll("[name=decoding]")) {
   radio.addEventListener("change", () => ask("options"));
 }
 byId("threshold").addEventListener("input", chooseThreshold);
-// If probabilities are calibrated, this threshold costs least.
+// If probabilities are calibrated, this threshold has the lowest expected cost.
 byId("miss").addEventListener("input", () => {
   byId("threshold").value = String(1 / (1 + data.miss_costs[byId("miss").value]));
   chooseThreshold();
@@ -413,11 +413,11 @@ isPromised = byId("promised") !== null;
 if (isPromised) {
   byId("promised").addEventListener("change", () => ask("options"));
 }
-byId("promised-set").hidden = true; // the frame shows all that is hidden without scripts
+byId("promised-set").hidden = true; // without scripts, the frame shows hidden elements
 byId("save").disabled = true;
 showSliders();
 startWorker();
-// After a reload the browser may have kept what was typed.
+// After a reload, the browser may have kept the text.
 if (byId("text").value === "" && data.texts.length > 0) {
   byId("text").value = data.texts[0];
 }

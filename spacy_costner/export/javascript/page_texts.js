@@ -1,18 +1,18 @@
 /**
- * Texts that a page reads, and the entities that it saves.
+ * The texts that a page reads, and the entities that it saves.
  */
 
 /** @typedef {import("./recognizer.js").PredictedEntity} PredictedEntity */
 
 /**
- * Returns the texts of a file, or of what was typed.
+ * Returns the texts of a file or the text field.
  * @param {string} content
- * @param {string} name The name of the file. With `.jsonl` each line is JSON with a "text". It is
- *   "" for what was typed.
- * @param {boolean} isByLine Whether each line is a text of its own, as in JSONL. Lines of white
- *   space are not texts then.
+ * @param {string} name The name of the file, or "" for the text field. In a `.jsonl` file, each
+ *   line is a JSON object with a "text".
+ * @param {boolean} isByLine Whether each line is a separate text, as in JSONL. If so, lines that
+ *   consist of whitespace are skipped.
  * @returns {string[]}
- * @throws {Error} If a line of JSONL has no text.
+ * @throws {Error} If a line of a JSONL file contains no text.
  */
 export function readTexts(content, name, isByLine) {
   const isJson = name.toLowerCase().endsWith(".jsonl");
@@ -32,9 +32,9 @@ export function readTexts(content, name, isByLine) {
 /**
  * Returns the text of a line of JSONL.
  * @param {string} line
- * @param {string} place The file and the line, for the error.
+ * @param {string} place The file and line in error messages.
  * @returns {string}
- * @throws {Error} If it is not JSON, or has no text.
+ * @throws {Error} If the line isn't valid JSON or contains no text.
  */
 function textOfJson(line, place) {
   let text;
@@ -50,8 +50,8 @@ function textOfJson(line, place) {
 }
 
 /**
- * Returns texts and their entities as JSONL, as `costner annotate` writes them. Offsets count
- * characters, as Python does.
+ * Converts texts and their entities to JSONL, in the format of `costner annotate`. Offsets are in
+ * characters, as in Python.
  * @param {string[]} texts
  * @param {{entities: PredictedEntity[], guaranteed?: PredictedEntity[]}[]} docs
  * @returns {string}
@@ -74,14 +74,14 @@ export function toJsonLines(texts, docs) {
 }
 
 /**
- * Returns a function from offsets in UTF-16 units of a text to offsets in characters, of which some
- * have two units.
+ * Returns a function that converts offsets in UTF-16 units to offsets in characters, which may
+ * consist of two units.
  * @param {string} text
  * @returns {(unit: number) => number}
  */
 export function characterPlaces(text) {
   if (!/[\ud800-\udbff]/.test(text)) {
-    return (unit) => unit; // no character has two
+    return (unit) => unit; // no character consists of two units
   }
   const places = new Int32Array(text.length + 1);
   let unit = 0;
@@ -96,7 +96,7 @@ export function characterPlaces(text) {
 }
 
 /**
- * Returns a probability in percent. Only 0 and 1 become 0 % and 100 %.
+ * Formats a probability in percent. Only exactly 0 and 1 are formatted as 0 % and 100 %.
  * @param {number} share
  * @returns {string}
  */

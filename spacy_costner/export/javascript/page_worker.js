@@ -1,18 +1,18 @@
 /**
- * Predicts entities in the background of a page, which stays usable.
+ * Predicts entities in the background, to keep the page responsive.
  *
- * The page sends messages:
+ * The page sends these messages:
  *
- *     {kind: "load", bytes}              the model file
- *     {kind: "predict", texts, options}  the entities of texts; without texts, of the last ones
+ *     {kind: "load", bytes}              loads the model file
+ *     {kind: "predict", texts, options}  predicts entities; without texts, the last texts are used
  *
- * It is answered by `{kind: "ready", labels, info}`, `{kind: "progress", done, total}`, in
+ * The worker replies with `{kind: "ready", labels, info}`, `{kind: "progress", done, total}` in
  * characters, `{kind: "result", docs, nTokens, milliseconds}` or `{kind: "error", message}`.
  */
 
 import { load } from "./ner.js";
 
-/** The most tokens of texts whose posteriors are kept, for other options. */
+/** The maximum number of tokens for which posteriors are cached, in case the options change. */
 const MAX_KEPT = 100_000;
 const MILLISECONDS_BETWEEN_REPORTS = 100;
 
@@ -20,11 +20,11 @@ const MILLISECONDS_BETWEEN_REPORTS = 100;
 let ner;
 /** @type {string[]} */
 let texts = [];
-/** @type {(import("./posterior.js").Posterior | null)[]} By text, null if it isn't kept. */
+/** @type {(import("./posterior.js").Posterior | null)[]} The posterior of each text, if cached. */
 let posteriors = [];
 
 /**
- * Predicts the entities of all texts, and sends its progress to the page.
+ * Predicts the entities of all texts, and reports the progress to the page.
  * @param {import("./ner.js").Options} options
  */
 function predict(options) {
@@ -44,7 +44,7 @@ function predict(options) {
       lastReport = now;
       postMessage({ kind: "progress", done, total });
     }
-    // A message has no properties of arrays, such as `guaranteed` of the result.
+    // Messages don't include properties of arrays, e.g. `guaranteed` of the result.
     return { entities: [...result], guaranteed: result.guaranteed };
   });
   postMessage({ kind: "result", docs, nTokens, milliseconds: performance.now() - start });

@@ -1,6 +1,6 @@
 /**
- * The posterior of a text: the scores of its paths, and the probabilities that follow from them.
- * They are computed when they are first needed, so that another threshold costs little.
+ * The posterior of a text: the scores of its paths, and the probabilities derived from them. They
+ * are computed lazily and cached, so changing a threshold is cheap.
  */
 
 import { ForwardBackward } from "./chain.js";
@@ -16,7 +16,7 @@ export class Posterior {
   /**
    * @param {string} text
    * @param {Token[]} tokens
-   * @param {Potentials} scores The scores of the model, under all constraints.
+   * @param {Potentials} scores The scores of the model with all constraints applied.
    * @param {Tags} tags
    * @param {import("./chain.js").Temperature} temperature
    * @param {boolean[]} isSpace Whether each token is whitespace.
@@ -33,13 +33,13 @@ export class Posterior {
     /** @type {EntityProbabilities | null} */
     this._entities = null;
     /**
-     * The entities of the last search, and their least probability.
+     * The entities of the last search and their minimum probability.
      * @type {{floor: number, entities: ScoredEntity[]} | null}
      */
     this._likely = null;
   }
 
-  /** The distribution of paths, at the temperature. */
+  /** The distribution over paths, using the temperature. */
   get forwardBackward() {
     if (this._forwardBackward === null) {
       this._forwardBackward = new ForwardBackward(this.temperature.temper(this.scores));
@@ -47,7 +47,7 @@ export class Posterior {
     return this._forwardBackward;
   }
 
-  /** The probabilities of entities, at the temperature. */
+  /** The probabilities of entities, using the temperature. */
   get entities() {
     if (this._entities === null) {
       this._entities = new EntityProbabilities(this.forwardBackward, this.tags, this.isSpace);
@@ -56,8 +56,8 @@ export class Posterior {
   }
 
   /**
-   * Sums the columns of tags that mean the same: the chain may have several tags for O, which
-   * are the same in annotation and costs.
+   * Sums the columns of tags with the same meaning. The chain may have several tags for O, which
+   * are the same tag in annotations and costs.
    * @param {Float64Array} table A number for each token and tag. Shape: (N, K)
    * @returns {Float64Array} Shape: (N, number of tags with a single O)
    */
@@ -74,9 +74,9 @@ export class Posterior {
 
   /**
    * Returns the probability of an entity.
-   * @param {Entity} entity It begins and ends with a word.
-   * @param {number[][]} [covers] For decoding by cost: the labels of the chain that each label or
-   *   node of the label tree covers. Their probabilities are summed. A label covers itself.
+   * @param {Entity} entity An entity that begins and ends with a word.
+   * @param {number[][]} [covers] The chain labels covered by each label or node of the label tree,
+   *   for minimum-expected-cost decoding. Their probabilities are summed. A label covers itself.
    * @returns {number}
    */
   entityProbability(entity, covers) {
@@ -86,9 +86,9 @@ export class Posterior {
   }
 
   /**
-   * Returns all entities with at least some probability, which may overlap, ordered by begin and
-   * end. They are kept: unless the next floor is lower, no new search is needed.
-   * @param {number} floor The least probability.
+   * Returns all entities with at least the given probability, sorted by begin and end. They may
+   * overlap. The result is cached and reused unless the next floor is lower.
+   * @param {number} floor The minimum probability.
    * @returns {ScoredEntity[]}
    */
   likelyEntities(floor) {

@@ -1,5 +1,5 @@
 /**
- * The recognizer: from a model file and a tokenizer to the entities of texts.
+ * The recognizer, which predicts the entities of texts using a model file and a tokenizer.
  */
 
 import { ChainScores, ForwardBackward, Temperature } from "./chain.js";
@@ -20,7 +20,7 @@ import { checkObject, describe, typeError } from "./type_errors.js";
 /** @typedef {import("./ner.js").Result} Result */
 /** @typedef {import("./ner.js").Token} Token */
 
-/** The options of a prediction: see `Options` in ner.d.ts. */
+/** The options of a prediction. See `Options` in ner.d.ts. */
 const OPTIONS = [
   "threshold",
   "labels",
@@ -33,15 +33,16 @@ const OPTIONS = [
 ];
 
 /**
- * The weights of one pass: of its features and of its chain. A model has one pass, or two. Then the
- * first one predicts labels that are features of the second: see `FirstPass` in ml/first_pass.py.
+ * The weights of the features and the chain of one pass. A model has one or two passes. With two
+ * passes, the first one predicts labels that are used as features in the second one. See
+ * `FirstPass` in ml/first_pass.py.
  */
 class Pass {
   /**
-   * @param {any} data The pass in the header of the model file: see `_describe_pass` in
+   * @param {any} data The pass in the header of the model file. See `_describe_pass` in
    *   export/model.py.
-   * @param {Record<string, any>} arrays The arrays of the model file. The arrays of the pass are
-   *   named after it, such as "pass0.weights".
+   * @param {Record<string, any>} arrays The arrays of the model file. The array names of the pass
+   *   start with its name, e.g. "pass0.weights".
    * @param {Features} features
    */
   constructor(data, arrays, features) {
@@ -50,9 +51,9 @@ class Pass {
     this.tags = data.tags;
     this.nTags = data.tags.label_of.length;
     const weights = floatsOf(arrays[`${name}.weights`], data.exponent);
-    // Many features have the same row of weights, which the file has once: `rowIds` has
-    // the row of each feature. It is -1 for features that are not in `used_rows`,
-    // which have no weights.
+    // The file contains each distinct row of weights once, because many features have the same
+    // row. `rowIds` contains the row of each feature, or -1 for features without weights, which are
+    // not in `used_rows`.
     const rowIds = new Int32Array(features.nRows).fill(-1);
     const usedRows = arrays[`${name}.used_rows`];
     const idsOfUsedRows = arrays[`${name}.row_ids`];
@@ -61,7 +62,7 @@ class Pass {
     }
     this.emissions = new Emissions(features, rowIds, weights, this.nTags);
 
-    // The rows of the chain: the transitions from each tag, then the start and the end.
+    // The rows of the chain: the transitions from each tag, followed by start and end.
     const rows = floatsOf(arrays[`${name}.chain`], data.chain_exponent);
     const nTransitions = this.nTags ** 2;
     const chain = new ChainScores(
@@ -73,10 +74,10 @@ class Pass {
   }
 
   /**
-   * Returns the emissions of a text, without the weights of labels that a first pass predicts:
-   * `Recognizer.addLabels` adds these.
+   * Returns the emissions of a text without the weights of labels predicted by the first pass,
+   * which are added by `Recognizer.addLabels`.
    * @param {Doc} doc
-   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text: see
+   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text. See
    *   `Features.findInDoc`.
    * @returns {Float64Array} Shape: (N, K)
    */
@@ -90,19 +91,19 @@ class Pass {
 /** The model of a pipeline. */
 export class Recognizer {
   /**
-   * @param {Model} model The model file. `make_web_model` in export/model.py makes its
-   *   header.
+   * @param {Model} model The contents of the model file. The header is created by `make_web_model`
+   *   in export/model.py.
    * @param {(text: string) => Token[]} tokenize
-   * @throws {Error} If its features are unknown or too many.
+   * @throws {Error} If the model contains unknown features or too many features.
    */
   constructor({ header, arrays }, tokenize) {
     this.tokenize = tokenize;
     this.info = header.info;
     this.promise = header.promise;
     this.cutsAtLines = header.cuts_at_lines;
-    // The tags of labels that were added after training: these are never predicted.
+    // The tags of labels that were added after training. They are never predicted.
     this.impossibleTags = header.impossible_tags;
-    // Labels that the model has, but the component doesn't write.
+    // Labels of the model that the component doesn't predict.
     this.hiddenLabels = new Set(header.hidden_labels);
     /** @type {Decoding} */
     this.decoding = { ...header.decoding };
@@ -122,27 +123,27 @@ export class Recognizer {
   }
 
   /**
-   * The labels that the pipeline writes, and the nodes above them if it decodes by cost with a
-   * label tree.
+   * The labels that can be predicted. For minimum-expected-cost decoding with a label tree, this
+   * includes the nodes above them.
    */
   get labels() {
     return this.labelsOf(this.decoding).filter((label) => !this.hiddenLabels.has(label));
   }
 
   /**
-   * Returns the names of the labels of decoded entities, by the numbers in `label`.
+   * Returns the label names of decoded entities, indexed by `label`.
    * @param {Decoding} decoding
    * @returns {string[]}
    */
   labelsOf(decoding) {
-    // Nodes of a label tree come after the labels of the chain.
+    // The nodes of a label tree follow the labels of the chain.
     return decoding.choices?.tags.labels ?? this.pass.tags.labels;
   }
 
   /**
-   * Returns the posterior of a text, from which entities can be predicted several times.
+   * Returns the posterior of a text, which can be decoded several times.
    * @param {string} text
-   * @param {Token[]} [tokens] Its tokens, instead of the tokens of the tokenizer.
+   * @param {Token[]} [tokens] The tokens of the text. Defaults to the tokenizer's tokens.
    * @returns {Posterior}
    * @throws {TypeError} If the text isn't a string.
    */
@@ -160,7 +161,7 @@ export class Recognizer {
     const { nTags } = this.pass;
     const isSpace = doc.words.map((word) => word.isSpace);
     isSpace.forEach((isTokenSpace, token) => {
-      // Whitespace has no tag that only the first or the last token of an entity has.
+      // Whitespace can't have tags used only for the first or last token of an entity.
       const impossibleForSpace = isTokenSpace ? this.pass.tags.at_border : [];
       for (const tag of [...impossibleForSpace, ...this.impossibleTags]) {
         emissions[token * nTags + tag] = -Infinity;
@@ -171,9 +172,10 @@ export class Recognizer {
   }
 
   /**
-   * Finds where the chain is cut: after whitespace with a line break, if the pipeline cuts there.
+   * Returns the bounds of sequences. If `cutsAtLines` is set, the chain is split after whitespace
+   * with a line break.
    * @param {Doc} doc
-   * @returns {number[]} The first token of each sequence, then the number of tokens.
+   * @returns {number[]} The first token of each sequence, followed by the number of tokens.
    */
   findBounds({ words }) {
     const bounds = [0];
@@ -188,8 +190,8 @@ export class Recognizer {
   }
 
   /**
-   * Adds the weights of features of labels to emissions, in place. The features are the labels that
-   * a first pass predicts for the other occurrences of a word. Without a first pass nothing is
+   * Adds the weights of label features to emissions in place. The features are the labels that the
+   * first pass predicts for the other occurrences of a word. If there is no first pass, nothing is
    * added.
    * @param {Float64Array} emissions Shape: (N, K)
    * @param {Doc} doc
@@ -202,15 +204,15 @@ export class Recognizer {
     }
     const groups = this.features.groupTokens(doc);
     if (groups.every((groupsOfColumn) => groupsOfColumn.length === 0)) {
-      return; // no word occurs again
+      return; // no word occurs several times
     }
     const { nTags, tags } = this.firstPass;
     const emissionsOfFirst = this.firstPass.score(doc, idsInDoc);
     const scores = { emissions: emissionsOfFirst, chain: this.firstPass.chain, bounds };
     const marginals = new ForwardBackward(scores).marginals();
 
-    // The probability of O and of each label: the sum over the tags that have it. The first column
-    // is O, whose label is -1. Shape: (N, labels + 1)
+    // The probabilities of O and each label are the sums over their tags. The first column is O,
+    // which has label -1. Shape: (N, labels + 1)
     const nColumns = tags.labels.length + 1;
     const probabilities = new Float64Array(doc.words.length * nColumns);
     for (let i = 0; i < marginals.length; i++) {
@@ -224,12 +226,12 @@ export class Recognizer {
 
   /**
    * Predicts the entities of a text from its posterior.
-   * @param {Posterior} posterior One that `posterior` of this recognizer has returned.
+   * @param {Posterior} posterior A posterior returned by this recognizer.
    * @param {Options} [options]
    * @returns {Result}
-   * @throws {TypeError} If the posterior is another object, or the options aren't an object.
-   * @throws {Error} If an option is unknown or out of its range, doesn't fit the pipeline or
-   *   another option, or requests the guaranteed set of a pipeline without a guarantee.
+   * @throws {TypeError} If `posterior` is not such a posterior or `options` isn't an object.
+   * @throws {Error} If an option is unknown, out of range or not compatible with the pipeline or
+   *   another option, or if the guaranteed set is requested for a pipeline without a guarantee.
    */
   decode(posterior, options = {}) {
     if (posterior?.tags !== this.pass.tags) {
@@ -245,7 +247,7 @@ export class Recognizer {
       if (this.promise === null) {
         throw new Error("guaranteed: expected a pipeline with a guarantee, got one without");
       }
-      // The guarantee is about the pipeline's own decoding, with any options.
+      // The guarantee is based on the pipeline's decoding, regardless of the options.
       const predicted = this.predict(posterior, this.decoding);
       const labels = this.labelsOf(this.decoding);
       result.guaranteed = guaranteedSet(posterior, this.promise, predicted)
@@ -257,8 +259,7 @@ export class Recognizer {
   }
 
   /**
-   * Predicts entities with the names of their labels and their probabilities, without entities of
-   * hidden labels.
+   * Predicts entities with their label names and probabilities, without entities of hidden labels.
    * @param {Posterior} posterior
    * @param {Decoding} decoding
    */
@@ -276,7 +277,7 @@ export class Recognizer {
 }
 
 /**
- * Returns an entity by its characters.
+ * Converts token indices of an entity to character offsets.
  * @param {{begin: number, end: number, name: string, prob: number}} entity
  * @param {Posterior} posterior
  * @returns {PredictedEntity}
@@ -286,13 +287,13 @@ function toResult({ begin, end, name, prob }, { tokens }) {
 }
 
 /**
- * Returns the decoding that options choose. If they choose none, it is the pipeline's.
+ * Returns the decoding selected by the options, or the pipeline's decoding by default.
  * @param {Options} options
  * @param {Decoding} pipelineDecoding
  * @param {string[]} modelLabels
  * @returns {Decoding}
- * @throws {TypeError} If the options or `labels` aren't an object, or an option is null.
- * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
+ * @throws {TypeError} If `options` or `labels` isn't an object, or an option is null.
+ * @throws {Error} If an option is unknown, out of range or not compatible with the pipeline or
  *   another option.
  */
 function chooseDecoding(options, pipelineDecoding, modelLabels) {
@@ -355,11 +356,11 @@ function chooseDecoding(options, pipelineDecoding, modelLabels) {
 }
 
 /**
- * Returns the threshold with the lowest expected cost, if probabilities are calibrated.
+ * Returns the threshold with the lowest expected cost, assuming calibrated probabilities.
  * @param {number} missCost
  * @param {number} falseAlarmCost
  * @returns {number}
- * @throws {Error} If a cost is negative or not finite, or both are 0.
+ * @throws {Error} If a cost is negative or not finite, or if both are 0.
  */
 function thresholdOfCosts(missCost = 1, falseAlarmCost = 1) {
   checkNumber("missCost", missCost, 0, Infinity);
@@ -371,13 +372,13 @@ function thresholdOfCosts(missCost = 1, falseAlarmCost = 1) {
 }
 
 /**
- * Returns a number after a check that it is finite and in a range.
- * @param {string} name The name of the option, for the error.
+ * Checks that a value is a finite number within a range, and returns it.
+ * @param {string} name The name of the option in error messages.
  * @param {unknown} value
  * @param {number} least
  * @param {number} most
  * @returns {number}
- * @throws {Error} If it isn't.
+ * @throws {Error} If the value is invalid.
  */
 function checkNumber(name, value, least, most) {
   if (typeof value !== "number" || !Number.isFinite(value) || value < least || value > most) {
@@ -393,7 +394,7 @@ function checkNumber(name, value, least, most) {
 }
 
 /**
- * Returns weights from whole numbers: weight = number * 2^exponent.
+ * Converts integers to weights: weight = number * 2^exponent.
  * @param {Int16Array} numbers
  * @param {number} exponent
  * @returns {Float64Array}
@@ -408,7 +409,7 @@ function floatsOf(numbers, exponent) {
 }
 
 /**
- * Returns a copy of an object of the header, with the arrays that it names under "arrays": with
+ * Returns a copy of a header object with the arrays that are named under "arrays". For example, for
  * `{arrays: {keys: "memory.keys"}}`, `keys` is the array "memory.keys" of the file.
  * @param {any} object
  * @param {Record<string, any>} arrays

@@ -1,12 +1,11 @@
 /**
- * spaCy's rule tokenizer (spacy/tokenizer.pyx), made of what `describe_tokenizer` in
- * export/tokenizer.py returns.
+ * spaCy's rule-based tokenizer (spacy/tokenizer.pyx), created from the result of
+ * `describe_tokenizer` in export/tokenizer.py.
  *
- * A text is cut where whitespace begins and ends. From each piece, the tokenizer removes prefixes
- * and suffixes until none is left, or until what remains is a special case, such as "U.S.", or
- * matches `token_match`. What remains is split at infixes. In the end, sequences of tokens that are
- * a special case together are replaced by its tokens: `(?)` or `z. B.`, which affixes or spaces
- * have split.
+ * A text is split where whitespace begins or ends. From each piece, prefixes and suffixes are
+ * removed until there are none left, or until the rest is a special case, e.g. "U.S.", or matches
+ * `token_match`. The rest is split at infixes. Finally, sequences of tokens that form a special
+ * case are replaced with its tokens, e.g. `(?)` or `z. B.`, which were split by affixes or spaces.
  */
 
 /*! Ported from spaCy, spacy/tokenizer.pyx. Copyright (C) 2016-2024 ExplosionAI GmbH,
@@ -15,29 +14,29 @@
 /** @typedef {import("./ner.js").Token} Token */
 
 /**
- * @typedef {object} Description Regular expressions are sources for the flag `u`.
+ * @typedef {object} Description Regular expressions are given as their source for the flag `u`.
  * @property {?string} prefix_search
  * @property {?string} suffix_search
  * @property {?string} infix_finditer
  * @property {?string} token_match
  * @property {?string} url_match
- * @property {boolean} infix_can_be_empty Whether the infix can match nothing.
+ * @property {boolean} infix_can_be_empty Whether the infix can match the empty string.
  * @property {string[][]} rules The tokens of each special case.
  * @property {boolean} faster_heuristics See `addSpecial`.
  */
 
 /**
- * A node of the tree of special cases: the next token leads to the next node. A special case ends
- * at a node with `isEnd`.
+ * A node in the tree of special cases: the next nodes by token, and whether a special case ends
+ * here.
  * @typedef {{next: Map<string, Node>, isEnd: boolean}} Node
  */
 
-/** How many pieces of text are kept with their tokens, and how long they are at most. */
+/** The maximum number of cached pieces of text, and their maximum length. */
 const MAX_CACHED = 50_000;
 const MAX_CACHED_LENGTH = 60;
 
 /**
- * Returns a function that splits a text into the tokens of spaCy's Doc.
+ * Creates a function that splits a text into the tokens of a spaCy Doc.
  * @param {Description} description
  * @returns {(text: string) => Token[]}
  */
@@ -46,7 +45,7 @@ export function makeTokenizer(description) {
   return (text) => tokenizer.tokenize(text);
 }
 
-/** The tokenizer of a description. */
+/** A tokenizer created from a description. */
 class Tokenizer {
   /** @param {Description} description */
   constructor(description) {
@@ -57,8 +56,8 @@ class Tokenizer {
     this.urlMatch = compile(description.url_match, "uy");
     this.nonEmptyInfix = null;
     if (description.infix_can_be_empty) {
-      // Group 1 is the rest of the text before the match. If it is the rest after it, too, the
-      // match is empty. The pattern itself has no capturing groups.
+      // Group 1 is the rest of the text before the match. If the rest after the match is the same,
+      // the match is empty. The pattern itself contains no capturing groups.
       this.nonEmptyInfix = compile(`(?=([^]*))(?:${description.infix_finditer})(?!\\1$)`, "uy");
     }
 
@@ -75,13 +74,12 @@ class Tokenizer {
   }
 
   /**
-   * Adds a special case. The cache is emptied. It then gets the tokens that the text of the special
-   * case has if special cases aren't looked up. The tokens of the last special case stay there, as
-   * in a pipeline that spaCy has loaded, so that a text with the same pieces gets the same
-   * tokens.
-   * @param {string[]} words Its tokens.
-   * @param {boolean} fasterHeuristics Whether special cases that neither affixes nor spaces split
-   *   stay out of the tree.
+   * Adds a special case. The cache is cleared and then filled with the tokens of the special case's
+   * text without looking up special cases. The tokens of the last special case remain in the cache,
+   * as in a loaded spaCy pipeline, to get the same tokens for texts with the same pieces.
+   * @param {string[]} words The tokens of the special case.
+   * @param {boolean} fasterHeuristics Whether to exclude special cases from the tree if they are
+   *   not split by affixes or spaces.
    */
   addSpecial(words, fasterHeuristics) {
     const chunk = words.join("");
@@ -127,10 +125,10 @@ class Tokenizer {
   }
 
   /**
-   * Splits a text where whitespace begins and ends, and the pieces at affixes. One space after a
-   * piece belongs to its last token; more of them, and other whitespace, are tokens.
+   * Splits a text where whitespace begins or ends, and splits the pieces at affixes. A single space
+   * after a piece belongs to its last token. Additional spaces and other whitespace are tokens.
    * @param {string} text
-   * @param {boolean} hasSpecials Whether special cases are looked up.
+   * @param {boolean} hasSpecials Whether to look up special cases.
    * @returns {Token[]}
    */
   splitAtSpaces(text, hasSpecials) {
@@ -153,7 +151,7 @@ class Tokenizer {
       }
       start = i;
       if (code === SPACE) {
-        // A piece of text ends here, so there is a token.
+        // A piece of text ends here, so there is at least one token.
         tokens[tokens.length - 1].space = true;
         start = i + 1;
       }
@@ -163,8 +161,8 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a piece of text between whitespace, or of whitespace. The tokens of short
-   * pieces are kept in the cache.
+   * Returns the tokens of a piece of text without whitespace, or of whitespace. The tokens of short
+   * pieces are cached.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[]}
@@ -182,7 +180,7 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a special case, or of a piece of text that is in the cache.
+   * Returns the tokens of a special case or a cached piece of text.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[] | undefined}
@@ -196,8 +194,8 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a special case. A text longer than all of them isn't even looked up, as
-   * that would hash it.
+   * Returns the tokens of a special case. Texts that are longer than any special case are not
+   * looked up, to avoid hashing them.
    * @param {string} piece
    * @returns {string[] | undefined}
    */
@@ -206,7 +204,7 @@ class Tokenizer {
   }
 
   /**
-   * Returns whether a piece of text is a special case, if they are looked up.
+   * Checks whether special cases are enabled and a piece of text is a special case.
    * @param {string} piece
    * @param {boolean} hasSpecials
    */
@@ -215,9 +213,8 @@ class Tokenizer {
   }
 
   /**
-   * Removes prefixes and suffixes from a piece of text, one of each in turn, and splits what
-   * remains. It stops as soon as the rest without its prefix, or without its suffix, is a special
-   * case.
+   * Removes prefixes and suffixes from a piece of text, one of each at a time, and splits the rest.
+   * Stops as soon as the rest without its prefix or without its suffix is a special case.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[]}
@@ -246,7 +243,7 @@ class Tokenizer {
         rest = rest.slice(0, suffixStart);
         break;
       }
-      // A suffix is found after the prefix, so that they don't overlap.
+      // The suffix was searched after the prefix, so they don't overlap.
       if (prefixLength > 0) {
         prefixes.push(rest.slice(0, prefixLength));
       }
@@ -259,7 +256,7 @@ class Tokenizer {
   }
 
   /**
-   * Splits what remains without affixes.
+   * Splits the rest of a piece without its prefixes and suffixes.
    * @param {string} rest
    * @param {boolean} hasSpecials
    * @returns {string[]}
@@ -279,7 +276,7 @@ class Tokenizer {
     let end = 0;
     for (const [infixStart, infixEnd] of this.findInfixes(rest)) {
       if (infixStart === 0) {
-        continue; // as in spaCy: an infix at the beginning stays with what follows
+        continue; // as in spaCy, an infix at the beginning is not split off
       }
       if (infixStart !== end) {
         tokens.push(rest.slice(end, infixStart));
@@ -296,10 +293,10 @@ class Tokenizer {
   }
 
   /**
-   * Finds infixes as Python's `finditer` does: after an empty match it looks for one that isn't
-   * empty at the same place.
+   * Finds infixes like Python's `finditer`: after an empty match, it searches for a non-empty match
+   * at the same position.
    * @param {string} text
-   * @returns {[number, number][]} Where each begins and ends.
+   * @returns {[number, number][]} The start and end of each infix.
    */
   findInfixes(text) {
     /** @type {[number, number][]} */
@@ -332,7 +329,8 @@ class Tokenizer {
   /**
    * Finds all sequences of tokens that are in the tree of special cases.
    * @param {Token[]} tokens
-   * @returns {[number, number][]} The first token of each, and the one after its last.
+   * @returns {[number, number][]} The first token, and the token after the last one, of each
+   *   sequence.
    */
   findSpecials(tokens) {
     /** @type {[number, number][]} */
@@ -350,11 +348,11 @@ class Tokenizer {
   }
 
   /**
-   * Replaces sequences of tokens with the tokens of the special case that they are together. A
-   * sequence doesn't change if its text, with its spaces, is not the text of the special case.
+   * Replaces sequences of tokens with the tokens of the special cases they form. A sequence is
+   * unchanged if its text, including spaces, differs from the text of the special case.
    * @param {string} text
    * @param {Token[]} tokens
-   * @param {[number, number][]} sequences In the order of the text, without overlaps.
+   * @param {[number, number][]} sequences The sequences in text order, without overlaps.
    * @returns {Token[]}
    */
   replaceSpecials(text, tokens, sequences) {
@@ -387,10 +385,10 @@ class Tokenizer {
 }
 
 /**
- * Chooses sequences that don't overlap, the longest first, then the first. As in spaCy, one that
- * isn't chosen still excludes shorter ones at its tokens.
+ * Selects sequences that don't overlap, preferring longer sequences and then earlier ones. As in
+ * spaCy, a sequence that isn't selected still excludes shorter sequences of its tokens.
  * @param {[number, number][]} sequences
- * @returns {[number, number][]} In the order of the text.
+ * @returns {[number, number][]} The selected sequences in text order.
  */
 function withoutOverlaps(sequences) {
   const order = [...sequences].sort((a, b) => b[1] - b[0] - (a[1] - a[0]) || a[0] - b[0]);
@@ -412,8 +410,8 @@ const SPACE = 0x20;
 const OTHER_SPACES = new Set([0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000]);
 
 /**
- * Returns whether Python's `str.isspace` is true for a UTF-16 unit. JavaScript's `\s` differs in a
- * few.
+ * Checks whether a UTF-16 unit is whitespace according to Python's `str.isspace`, which differs
+ * slightly from JavaScript's `\s`.
  * @param {number} code
  */
 function isSpace(code) {
@@ -424,7 +422,7 @@ function isSpace(code) {
 }
 
 /**
- * Compiles a regular expression, if there is one.
+ * Compiles a regular expression, if any.
  * @param {?string} source
  * @param {string} flags
  */
@@ -433,7 +431,7 @@ function compile(source, flags) {
 }
 
 /**
- * Returns the length of the first match in a text, or 0 without a match.
+ * Returns the length of the first match in a text, or 0 if there is no match.
  * @param {?RegExp} regex
  * @param {string} text
  */
@@ -443,8 +441,8 @@ function lengthOf(regex, text) {
 }
 
 /**
- * Returns where the match that begins at a place ends, or -1 without a match.
- * @param {?RegExp} regex With the flag `y`.
+ * Returns the end of the match that starts at a given position, or -1 if there is no match.
+ * @param {?RegExp} regex A regular expression with the flag `y`.
  * @param {string} text
  * @param {number} start
  */
@@ -457,8 +455,8 @@ function endOf(regex, text, start) {
 }
 
 /**
- * Returns whether a regular expression matches at the beginning of a text.
- * @param {?RegExp} regex With the flag `y`.
+ * Checks whether a regular expression matches at the beginning of a text.
+ * @param {?RegExp} regex A regular expression with the flag `y`.
  * @param {string} text
  */
 function matches(regex, text) {

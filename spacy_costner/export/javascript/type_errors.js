@@ -1,14 +1,14 @@
 /**
- * Errors for arguments of another type than a function expects.
+ * Errors for arguments of unexpected types.
  */
 
-/** How many characters of a string are shown. */
+/** The maximum number of characters of a string to show. */
 const MAX_SHOWN = 40;
 
 /**
- * Makes the error for an argument of the wrong type.
- * @param {string} name The name of the parameter or the option.
- * @param {string} expected The expected type, such as "a string".
+ * Creates the error for an argument of the wrong type.
+ * @param {string} name The name of the parameter or option.
+ * @param {string} expected The expected type, e.g. "a string".
  * @param {unknown} value The argument.
  * @returns {TypeError}
  */
@@ -17,8 +17,8 @@ export function typeError(name, expected, value) {
 }
 
 /**
- * Returns what an error message shows of a value: a primitive value as it is, the class of an
- * object.
+ * Returns a short description of a value for error messages: the value of a primitive, or the class
+ * of an object.
  * @param {unknown} value
  * @returns {string}
  */
@@ -37,8 +37,8 @@ export function describe(value) {
 }
 
 /**
- * Checks that an argument is an object with values by name.
- * @param {string} name The name of the parameter or the option.
+ * Checks that an argument is an object that maps names to values.
+ * @param {string} name The name of the parameter or option.
  * @param {unknown} value
  * @throws {TypeError} If it isn't.
  */

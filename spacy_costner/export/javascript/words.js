@@ -1,8 +1,8 @@
 /**
- * Features of words: what depends on the word alone, not on the text around it.
+ * Features that depend only on the word, not on its context.
  *
- * A column is a kind of value, such as the word in lower case. Its values have ids, which count
- * from 0. `WORD_COLUMNS` has a function for each kind, which takes the column of a model file to a
+ * A column is a kind of value, e.g. the lowercase word. Its values have ids, starting from 0.
+ * `WORD_COLUMNS` contains a function for each kind, which converts the column of a model file to a
  * function from words to ids. See `features/words.py`, `memory.py` and `clusters.py`.
  */
 
@@ -21,19 +21,19 @@ import {
 import { hashString } from "./hashing.js";
 
 /**
- * A word and its attributes that are often needed.
+ * A word and its frequently used attributes.
  * @typedef {Object} Word
  * @property {string} text
- * @property {string} lower The word in lower case.
+ * @property {string} lower The lowercase word.
  * @property {string[]} characters
- * @property {boolean} isSpace Whether it is whitespace.
- * @property {boolean} hasBreak Whether it has a line break.
- * @property {boolean} isCapitalised Whether it begins with a capital.
+ * @property {boolean} isSpace Whether the word is whitespace.
+ * @property {boolean} hasBreak Whether the word contains a line break.
+ * @property {boolean} isCapitalised Whether the word starts with a capital letter.
  * @property {boolean} hasDigit
  */
 
 /**
- * Takes a word to the ids of its values in a column.
+ * Returns the ids of a word's values in a column.
  * @typedef {(word: Word) => ArrayLike<number>} FindIds
  */
 
@@ -41,7 +41,7 @@ import { hashString } from "./hashing.js";
 const NO_IDS = Object.freeze([]);
 
 /**
- * Makes a word of its text.
+ * Creates a word from its text.
  * @param {string} text
  * @returns {Word}
  */
@@ -59,7 +59,7 @@ export function makeWord(text) {
 }
 
 /**
- * Attributes of words, by their names in spaCy.
+ * Word attributes by their spaCy names.
  * @type {Record<string, (word: Word) => string>}
  */
 export const ATTRIBUTES = {
@@ -71,7 +71,7 @@ export const ATTRIBUTES = {
 };
 
 /**
- * Yes-or-no attributes of words: spaCy's, then `TEXT_FLAGS` in features/words.py.
+ * Boolean word attributes: spaCy's attributes, followed by `TEXT_FLAGS` in features/words.py.
  * @type {Record<string, (word: Word) => boolean>}
  */
 const FLAGS = {
@@ -93,15 +93,15 @@ const FLAGS = {
 const GREEK =
   "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|" +
   "sigma|tau|upsilon|phi|chi|psi|omega";
-// Python also takes the Turkish letters İ and ı for i where case doesn't matter.
+// If case is ignored, Python also matches the Turkish letters İ and ı for i.
 const GREEK_WITH_TURKISH_I = GREEK.replaceAll("i", "[i\u0130\u0131]");
 
 /**
- * The types of words that depend on their letters. A word is compared with these first.
+ * The word types that depend on specific letters. They are checked first.
  * @type {[string, RegExp][]}
  */
 const SPELLINGS = [
-  // `(?=[^])`: the empty word, which has no first character, is no numeral.
+  // `(?=[^])` excludes the empty word, which is not a numeral.
   ["Roman numeral", /^(?=[^])X{0,3}(?:IX|IV|V?I{0,3})$/u],
   ["Greek letter", new RegExp(`^(?:${GREEK_WITH_TURKISH_I})$`, "iu")],
   ["Greek letter", /^[\u0391-\u03c9]$/u],
@@ -109,8 +109,8 @@ const SPELLINGS = [
 ];
 
 /**
- * Other types, for words in which each capital was replaced by A, each other letter by a, each
- * digit by 0.
+ * The other word types, which are matched against the outline of a word: uppercase letters are
+ * replaced with A, other letters with a, and digits with 0.
  * @type {[string, RegExp][]}
  */
 const OUTLINES = [
@@ -131,7 +131,7 @@ const OUTLINES = [
 ];
 
 /**
- * Returns the first type that matches a whole word, "other" if none does.
+ * Returns the first type that matches the whole word, or "other" if there is none.
  * @param {Word} word
  * @returns {string}
  */
@@ -151,7 +151,7 @@ function characterType(word) {
 }
 
 /**
- * Returns the character that replaces a character in `OUTLINES`.
+ * Returns the replacement for a character in `OUTLINES`.
  * @param {string} character
  * @returns {string}
  */
@@ -166,9 +166,9 @@ function outlineOf(character) {
 }
 
 /**
- * Makes the function from words to the id of their value, if the column has it.
- * @param {string[]} values The values, in the order of their ids.
- * @param {(word: Word) => string | null} valueOf Returns the value of a word, or null for none.
+ * Creates a function from words to the id of their value, if the value is in the column.
+ * @param {string[]} values The values in the order of their ids.
+ * @param {(word: Word) => string | null} valueOf Returns the value of a word, or null for no value.
  * @returns {FindIds}
  */
 function findInValues(values, valueOf) {
@@ -181,10 +181,10 @@ function findInValues(values, valueOf) {
 }
 
 /**
- * Makes the function from the hash of a string to the ids in its row of a table, without -1; null
- * for a hash that has no row.
- * @param {Uint32Array} keys The lowest 32 bits of the hashes, one for each row.
- * @param {Int32Array} table The ids of all rows, -1 for none. Shape: (keys, width)
+ * Creates a function from the hash of a string to the ids in its table row, without -1. It returns
+ * null for a hash without a row.
+ * @param {Uint32Array} keys The lowest 32 bits of the hash for each row.
+ * @param {Int32Array} table The ids of all rows, padded with -1. Shape: (keys, width)
  * @returns {(key: number) => ArrayLike<number> | null}
  */
 function findInTable(keys, table) {
@@ -201,16 +201,16 @@ function findInTable(keys, table) {
 }
 
 /**
- * The kinds of columns whose values depend on the word alone.
+ * The kinds of columns whose values depend only on the word.
  * @type {Record<string, (column: any, symbols: Map<string, number>) => FindIds>}
  */
 export const WORD_COLUMNS = {
-  /** The value of an attribute, such as the word in lower case. */
+  /** The value of an attribute, e.g. the lowercase word. */
   attribute(column) {
     return findInValues(column.values, ATTRIBUTES[column.attribute]);
   },
 
-  /** The first characters of words with at least this many. */
+  /** The first characters of a word, if it is long enough. */
   prefix(column) {
     const size = column.size;
     return findInValues(column.values, (word) =>
@@ -218,7 +218,7 @@ export const WORD_COLUMNS = {
     );
   },
 
-  /** The last characters of words with at least this many. */
+  /** The last characters of a word, if it is long enough. */
   suffix(column) {
     const size = column.size;
     return findInValues(column.values, (word) =>
@@ -226,25 +226,25 @@ export const WORD_COLUMNS = {
     );
   },
 
-  /** Whether a word has a flag: its value is "yes" then, the only one of the column. */
+  /** Whether a word has a flag. The only value of the column is "yes". */
   flag(column) {
     const hasFlag = FLAGS[column.flag];
     return findInValues(column.values, (word) => (hasFlag(word) ? "yes" : null));
   },
 
-  /** The type of a word, such as "capitals": see `SPELLINGS` and `OUTLINES`. */
+  /** The type of a word, e.g. "capitals". See `SPELLINGS` and `OUTLINES`. */
   character_type(column) {
     return findInValues(column.values, characterType);
   },
 
-  /** Label memory: how often the value of an attribute had each label in the training data. */
+  /** Label memory: how often an attribute's value had each label in the training data. */
   memory(column, symbols) {
     const attributeOf = ATTRIBUTES[column.attribute];
     const find = findInTable(column.keys, column.table);
     return (word) => find(hashString(attributeOf(word), symbols)) ?? NO_IDS;
   },
 
-  /** The clusters of a word: as it is written or, if it has none, in lower case. */
+  /** The clusters of the original word or, if there are none, of the lowercase word. */
   clusters(column, symbols) {
     const find = findInTable(column.keys, column.table);
     return (word) =>
