@@ -161,7 +161,7 @@ def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> D
 def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Description:
     """Describe a column of clusters, using a table of the clusters of each word, keyed by hash."""
     word_keys, cluster_ids = column.words
-    _add_table(column.name, word_keys, cluster_ids, arrays)
+    _add_table(word_keys, cluster_ids, arrays)
     return {"kind": "clusters"}
 
 
@@ -170,7 +170,7 @@ def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Descrip
     hash. The counts per unit of training docs are omitted, because they are only needed for
     training."""
     value_keys, feature_ids = column.values_with_features
-    _add_table(column.name, value_keys, feature_ids, arrays)
+    _add_table(value_keys, feature_ids, arrays)
     return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
 
 
@@ -303,9 +303,9 @@ def _word_attribute(name: str) -> str:
     return name
 
 
-def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
+def _add_table(keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
     """Add a table to the arrays of a column: "keys" contains the word hashes in ascending order,
-    and "table" the row of ids of each key. The name of the column is not used.
+    and "table" the row of ids of each key.
     Shapes: (n,) and (n, ids of a word)"""
     order = numpy.argsort(keys)
     arrays["keys"] = keys[order].astype("uint32")
