@@ -364,7 +364,7 @@ class ListParameters(griffe.Extension):
             return
         text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
 
-        # "see `name`" or "See `name`" becomes a link, if the module has the name. "\1" stands for the name.
+        # "see `name`" becomes a link, if the module has the name. "\1" stands for the name.
         public_names = [name for name in obj.module.members if not name.startswith("_")]
         reference = rf"(?<=[Ss]ee )`({'|'.join(public_names)})`"
         target = rf"{obj.module.path}.\1"
