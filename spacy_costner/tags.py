@@ -5,8 +5,8 @@ followed by a label, e.g. B-city. A tag set stores the prefix and the label of e
 and never parses tag names, so labels may contain hyphens. A *path* assigns a tag to each token.
 
 With `outside = "before"`, O is split: a token directly before an entity gets a special tag for the
-label of the entity, e.g. O-city. The right tag for a token outside of entities follows from the
-next token, so there is still exactly one path for a sequence of entities. Only the chain uses these
+label of the entity, e.g. O-city. The next token determines the correct tag for a token outside of
+entities, so there is still exactly one path for a sequence of entities. Only the chain uses these
 tags. Annotations and costs use `Tags.collapsed`, the tag set with a single O.
 
 In shapes, K is the number of tags, B the number of sequences in a batch, N the total number of
@@ -85,8 +85,8 @@ SCHEMES: dict[str, Scheme] = {
 class Entities(NamedTuple):
     """The entities of a batch, in order and without overlaps.
 
-    begin (Ints1d): The index in the batch of the first token of each entity. Shape: (E,)
-    end (Ints1d): The index after the last token of each entity. Shape: (E,)
+    begin (Ints1d): The index of each entity's first token in the batch. Shape: (E,)
+    end (Ints1d): The index after each entity's last token. Shape: (E,)
     label (Ints1d): The label index of each entity. Shape: (E,)
     """
 
@@ -99,7 +99,7 @@ class Entities(NamedTuple):
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def as_tuples(self) -> list[tuple[int, int, int]]:
-        """Return the begin, end and label of each entity as Python integers."""
+        """Return the start, end and label of each entity as Python integers."""
         return list(zip(self.begin.tolist(), self.end.tolist(), self.label.tolist()))
 
     def is_in(self, others: "Entities") -> Array1d:
@@ -195,8 +195,8 @@ class Tags:
 
     @cached_property
     def collapsed(self) -> "Tags":
-        """The tag set with a single O, used for annotations and costs. If O is not split, this tag
-        set itself."""
+        """The tag set with a single O, used for annotations and costs: this tag set itself if O
+        is not split."""
         if not self.is_split:
             return self
         return Tags(self.labels, self.scheme.name)
@@ -379,8 +379,8 @@ class Tags:
         RETURNS (Array2d): True for the tags that are consistent. Shape: (N, K)
         """
         is_missing = path < 0
-        # A tag agrees if it has the same tag in `collapsed` as the annotation. Several tags can
-        # agree, because O may be split. For missing annotation, the index -1 selects an arbitrary
+        # A tag agrees if it collapses to the annotated tag. Several tags can agree, because O may
+        # be split. For missing annotation, the index -1 selects an arbitrary
         # tag, but all tags agree in this case anyway. Shape: (N, K)
         agrees = self.collapsed_of[path][:, None] == self.collapsed_of
         agreeing = is_missing[:, None] | agrees

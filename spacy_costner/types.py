@@ -99,7 +99,7 @@ class Gold(NamedTuple):
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The correct tags of each token, independent of the other tokens: one tag per token, (N,),
+        """The correct tags of each token, regardless of the other tokens: one tag per token, (N,),
         or a mask, (N, K).
 
         If the chain has several tags for O, all of them are correct for a token whose gold tag is

@@ -123,7 +123,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
     """Yield the lineage of each node of a tree, with parents before their children. `nodes` should
-    map the children of a node to their own children. `above` is the lineage of the node, empty at
+    map each child of a node to that child's children. `above` is the lineage of the node, empty at
     the top. `where` is the name of the tree in error messages.
 
     RAISES (ValueError): If `nodes` is not a tree of strings.

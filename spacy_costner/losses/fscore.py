@@ -189,7 +189,7 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
         d_tp, d_fp, d_fn = derivatives
         # p is added to TP, and subtracted from FP and FN.
         d_p = entity_weight * (d_tp - d_fp - d_fn)
-        d_log_p = d_p * p  # as p = exp(log p)
+        d_log_p = d_p * p  # because p = exp(log p)
         d_opened = d_fp * sequence_weight
         return paths.backprop((backprop_log_p, d_log_p), (backprop_opened, d_opened))
 
@@ -388,8 +388,8 @@ def _find_ends_of_places(wrong: Segments, gold: Gold, potentials: Potentials) ->
 
 
 def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
-    """Compute a number for each entity that is the same for entities with the same tokens and the
-    same first tag. Shape: (S,)"""
+    """Number entities, so that entities with the same tokens and the same first tag get the same
+    number. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
     # The number consists of three digits: the first tag, the start (below N), and the end (at most

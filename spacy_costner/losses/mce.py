@@ -1,6 +1,5 @@
 """Minimum classification error (MCE): a smoothed count of sequences with mistakes or of wrong tags.
-With logistic smoothing, a sequence counts more the further the scores of its competitors are above
-the score of gold.
+With logistic smoothing, the further the competitors score above gold, the more a sequence counts.
 
 A competitor is a path that is not gold. In shapes, B is the number of sequences, N the number of
 tokens, and K the number of tags.
@@ -102,9 +101,9 @@ def mce(
     g is the score of a path, y* the gold path and Y the set of all legal paths. l is either the
     sigmoid, 1 / (1 + exp(-x)), or the logistic, log(1 + exp(x)) / slope, with x = slope d + offset.
     The factor 1 / (|Y| - 1) is used only with `normalise`. With psi = inf, d compares gold with the
-    best competitor. With partial annotation, the paths that agree with it are summed in the same
-    way as competitors, using their number instead of |Y| - 1. The sigmoid isn't convex, so start
-    from a model that was trained with the likelihood.
+    best competitor. With partial annotation, the paths that agree with it are summed like the
+    competitors, with their number in place of |Y| - 1. The sigmoid isn't convex, so start from a
+    model that was trained with the likelihood.
 
     The distance d can also take other forms:
 

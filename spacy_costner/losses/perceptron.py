@@ -120,11 +120,12 @@ def mira(
 def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
-    """Compute the squared distance between two paths for each sequence. f counts the occurrences of
-    each feature in a path. For the features of a path, see `mira`. For `features`, see
-    `Gold.features`. Shapes: (N,), (N,), (N, S) to (B,)
+    """Compute the squared distance between two paths for each sequence:
 
         n = || f(y) - f(y') ||^2
+
+    f(y) contains the number of times each feature occurs in path y. For the features of a path, see
+    `mira`. For `features`, see `Gold.features`. Shapes: (N,), (N,), (N, S) to (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)

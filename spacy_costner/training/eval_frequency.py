@@ -1,4 +1,4 @@
-"""How often `spacy train` evaluates the model, and a callback that ensures sufficient evaluations.
+"""How often `spacy train` evaluates the model, and a callback that ensures it does so often enough.
 
 `spacy train` evaluates at the first step and then every `eval_frequency` steps. It saves the best
 of the evaluated models as "model-best". On a small corpus, training may end before the second
@@ -84,7 +84,7 @@ class Evaluations(NamedTuple):
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest_frequency)
-        # The minimum number of sufficient evaluations, at equal distances up to the last step.
+        # The smallest sufficient number of evaluations, evenly spaced up to the last step.
         # (Steps are numbered from 0.) The last step may be slightly earlier than `n_steps`
         # suggests, if other orders have fewer steps. If there is only step 0, any frequency is
         # valid.
@@ -118,7 +118,7 @@ def count_evaluations(
         n_passes = min(max_epochs, N_PASSES)
     steps_of_epochs = _count_steps(list(examples), training["batcher"], n_passes)
 
-    # The limits on the number of steps. Training ends at the lowest of them.
+    # The limits on the number of steps. Training ends at the lowest one.
     limits: list[int] = []
     if max_epochs:
         # Assume that all further epochs are as long as the last counted epoch.

@@ -169,7 +169,7 @@ def _number_copies(
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Number the tags of copies, label by label. Their indices follow the indices of the K tags of
     the chain. Returns the corresponding tag of the original chain for each of the K' tags, and the
-    index of the first of the four tags for each copy, keyed by its label and index."""
+    index of the first of the four tags for each copy, keyed by the copy's label and index."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):

@@ -1,4 +1,4 @@
-"""A noisy-channel model of annotators: infers true tags from annotations that contain errors.
+"""A noisy-channel model of annotators, which infers true tags from annotations with errors.
 
 An annotator, such as a crowd worker, a language model or a gazetteer, has tagged texts. Its answers
 are o, and the true path y is unknown. The annotator's errors are described by a table: the
@@ -48,7 +48,7 @@ N_ADDED = 5.0
 that is tied across labels."""
 
 N_START = 1.0
-"""The number of pseudo-counts added for each kind of row when the estimation starts. They describe
+"""The number of pseudo-counts added for each kind of row at the start of estimation. They describe
 an annotator who mostly agrees with the truth."""
 
 AGREES_AT_START = 0.8

@@ -135,7 +135,7 @@ def train(
     weights (Trainable): The weights.
     objective (Objective): The training objective.
     batches (Batches): The batches. Their lists are shuffled in place.
-    optimizer (Optimizer): The optimizer of the config. For sparse weights, it only determines
+    optimizer (Optimizer): The optimizer from the config. For sparse weights, it only determines
         whether averages are kept (see `SparseWeights`). It is also used to train the hidden layer.
     max_epochs (int): The maximum number of epochs. 0: no limit.
     max_steps (int): The maximum number of steps. 0: no limit. At least one of the two limits must

@@ -1,5 +1,5 @@
 """Division of docs into pieces, so that all training steps have about the same number of words,
-regardless of the lengths of docs.
+regardless of how long the docs are.
 
 A piece is a doc or a part of a doc. The chain treats it as a separate sequence. Its tokens have the
 same features as in the whole doc, including features of tokens just before and after the piece. The
@@ -399,7 +399,7 @@ class PieceStore:
         """Add a piece, and return its index. `tokens` and `tokens_of_doc` are the slices of the
         corpus that contain the piece and its doc. `weight` is the weight of the doc, or NaN if it
         has none."""
-        reach = self.tokens.features.reach  # neighbours per side that features use
+        reach = self.tokens.features.reach  # how many neighbours on each side features use
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
         window_end = min(tokens_of_doc.stop, tokens.stop + reach)
         self._places.extend([tokens.start, tokens.stop, window_begin, window_end])
@@ -461,8 +461,8 @@ class PieceStore:
         window_lengths = (window_end - window_begin).astype("int32")
         features = self.tokens.gather(value_ids, window_lengths)
 
-        # Remove the tokens around the pieces. They were only needed to compute features of
-        # neighbours.
+        # Remove the tokens around the pieces. They were only needed for the features of the pieces'
+        # tokens.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
             return features, tokens

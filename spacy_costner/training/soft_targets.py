@@ -306,8 +306,8 @@ def read_soft_targets(
     if constraints.emissions is not None:
         is_possible = constraints.emissions.copy()
     for doc in soft_target_docs:
-        # If none of the finest tags corresponds to a tag of the student, the teacher doesn't have
-        # its label.
+        # If none of the finest tags corresponds to a student tag, the teacher doesn't know the
+        # tag's label.
         is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
     # Without preset entities, at least one path is possible for both the student and its teacher: O
@@ -329,8 +329,8 @@ def read_soft_targets(
             entropy += weight * doc.saved["entropy"]
         else:
             is_left_out[doc.example_number] = True
-            # Without a possible path, log Z would be minus infinity, and multiplying it by 0 gives
-            # NaN.
+            # Without a possible path, log Z would be minus infinity, and multiplying it by 0 would
+            # give NaN.
             is_possible[doc.tokens] = True
 
     constraints = constraints._replace(emissions=is_possible)

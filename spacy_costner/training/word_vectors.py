@@ -99,7 +99,7 @@ def learn_word_vectors(
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
     """
-    # Check for errors before reading the text, which may take long.
+    # Check for errors before reading the text, which may take a long time.
     require_scipy()
     if dim < 1:
         raise ValueError(f"vectors: dim: expected at least 1, got {dim}")
@@ -150,7 +150,7 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     # 1. Number the forms in order of their first occurrence. Looking up a new form in this
     # dictionary assigns the next number to it.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
-    # Separate sentences by entries of -1, so that contexts don't cross sentence boundaries.
+    # Separate sentences with entries of -1, so that contexts don't cross sentence boundaries.
     gap = array("i", [-1] * WINDOW)
     numbers = array("i", gap)
     for sentence in sentences:
@@ -244,9 +244,9 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges with at most `MOST_PAIRS` pairs of a word and a context. A single
-    word with more pairs is a separate range. `word_counts` contains the number of pairs of each
-    word. Yields the start and end (exclusive) of each range. Shape: (W,)"""
+    """Divide words into ranges with at most `MOST_PAIRS` pairs of a word and a context. A word
+    with more pairs gets a separate range. `word_counts` contains the number of pairs of each word.
+    Yields the start and end (exclusive) of each range. Shape: (W,)"""
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
@@ -279,9 +279,9 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     """Compute a vector for each row of a matrix by singular value decomposition, U S V'. The
     vectors are the rows of U S^.5 for the largest singular values, normalized to length 1. The
     matrix is a SciPy `csr_matrix` without empty rows. `dim` is the number of singular values, D.
-    There are fewer if the rank of the matrix is lower. `seed` is the random seed of the iteration's
-    initial vector. Rows that are orthogonal to all of these singular vectors get a zero vector.
-    Shapes: (W, C) to (W, D)"""
+    There are fewer if the rank of the matrix is lower. `seed` is the random seed for the initial
+    vector of the iteration. Rows that are orthogonal to all of these singular vectors get a zero
+    vector. Shapes: (W, C) to (W, D)"""
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):
         left_vectors, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
