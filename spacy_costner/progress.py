@@ -189,8 +189,8 @@ def phase(desc: str) -> Iterator[None]:
 
 
 def phases_to_print() -> ShownPhases | None:
-    """Return the phases of the command if lines should be printed for them, i.e. stderr is open and
-    not a terminal, and this is not a worker process. Otherwise, return None."""
+    """Return the phases of the command if lines should be printed for them, i.e. if stderr is open
+    and not a terminal, and this is not a worker process. Otherwise, return None."""
     shown = SHOWN.get()
     if shown is None or sys.stderr is None or parent_process() is not None:
         return None

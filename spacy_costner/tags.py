@@ -53,7 +53,7 @@ class Scheme(NamedTuple):
 
     @property
     def prefixes(self) -> tuple[str, str, str, str]:
-        """The prefixes of the four positions in an entity. Two positions may share a prefix."""
+        """The prefixes for the four positions in an entity. Two positions may share a prefix."""
         return (self.begin, self.inside, self.last, self.unit)
 
     @property
@@ -213,13 +213,13 @@ class Tags:
         be ambiguous: I-PER in IOB2 may be I-PER or L-PER in BILUO.
 
         other (Tags): The other tag set, with the same labels and any scheme.
-        RETURNS (Ints1d): The tag in the other tag set for each tag of this tag set. Shape: (K,)
+        RETURNS (Ints1d): For each tag, the corresponding tag in the other tag set. Shape: (K,)
         """
         # Both schemes list their four prefixes in the same order: first, inner, last and only token
         # of an entity. IOB2 uses the same prefix for several positions.
         prefix_in_other = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
         prefix_in_other[OUTSIDE] = OUTSIDE
-        # The name in the other tag set for each tag of this tag set.
+        # For each tag, the name of the corresponding tag in the other tag set.
         names_in_other = self._make_names([prefix_in_other[prefix] for prefix in self.prefix_of])
         other_tag_of_name = {name: tag for tag, name in enumerate(other.names)}
         # If the other tag set doesn't split O, O-city maps to O, which is tag 0.
@@ -228,7 +228,8 @@ class Tags:
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
-        """The tag of `collapsed` for each tag. All O tags map to the single O. Shape: (K,)"""
+        """For each tag, the corresponding tag in `collapsed`. All O tags map to the single O.
+        Shape: (K,)"""
         is_outside = self.label_of < 0
         # O is tag 0 of `collapsed`. The entity tags follow in the same order as in this tag set, so
         # they are numbered from 1.
@@ -253,7 +254,7 @@ class Tags:
         return 1 + label * len(self._prefixes_of_label) + position
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
-        """Return a mask of the tags that have one of the given prefixes. Shape: (K,)"""
+        """Return a mask of the tags with one of the given prefixes. Shape: (K,)"""
         return numpy.isin(self.prefix_of, list(prefixes))
 
     @cached_property
@@ -436,8 +437,8 @@ def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d
     continuing (Array1d): True for the tokens that continue the run of the previous token.
         Shape: (N,)
     lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The index of the first token of each of the R runs, and the
-        index after its last token. Shapes: (R,)
+    RETURNS (tuple[Ints1d, Ints1d]): For each of the R runs, the index of the first token and the
+        index after the last token. Shapes: (R,)
     """
     # Array methods are faster than NumPy functions, and this function accounts for much of the
     # runtime on short texts.

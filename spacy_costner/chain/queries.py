@@ -62,7 +62,7 @@ class BestPath(NamedTuple):
     """The highest-scoring path of each sequence, or the k best paths in descending order of score.
 
     tags (Array): The tag of each token. Shape: (N,) or (k, N)
-    scores (Array): The score of the path of each sequence. If it is minus infinity, there is no
+    scores (Array): The score of each sequence's path. If it is minus infinity, there is no
         such path and the tags are meaningless. Shape: (B,) or (k, B)
     """
 
@@ -168,7 +168,7 @@ class ForwardBackward:
 
         Entities that share a token are mutually exclusive, so their probabilities add up to at most
         1. The resulting entities therefore have at most N / floor tokens in total. This also bounds
-        the number of steps of the search. Only the result is stored in memory.
+        the number of search steps. Only the result is stored in memory.
 
         floor (float): The minimum probability, above 0.
         entity_tags (EntityTags): The tags and transitions that form an entity.

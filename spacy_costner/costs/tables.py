@@ -64,7 +64,7 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
     """Create the hierarchical cost. See `hierarchical_cost`.
 
     tree (TreeSource): The label tree: a config block, which is saved with the pipeline, or the path
-        of a JSON or YAML file, which is not.
+        to a JSON or YAML file, which is not.
     RAISES (ValueError): If the block is not a tree. See `make_tree`.
     """
     where = "spacy_costner.HierarchicalCost: tree"
@@ -186,7 +186,7 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
     """Create a cost from a user-defined matrix. See `matrix_cost`.
 
     matrix (MatrixSource): The cost matrix: a config block, `matrix.<gold>.<predicted>`, which is
-        saved with the pipeline, or the path of a CSV file, which is not. The first row of the file
+        saved with the pipeline, or the path to a CSV file, which is not. The first row of the file
         contains the predicted labels, and the first cell of each other row the gold label. O is
         written as "O". The diagonal is 0 and can be omitted.
     wrong_boundary (float): The cost of predicting the correct label with a wrong prefix.

@@ -151,7 +151,7 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """Return the name of a component's decoding, as used by the argument `decoding` of `init`.
+    """Return the name of a component's decoding, as used by the `decoding` argument of `init`.
 
     RAISES (ValueError): If the decoding has no such name.
     """
@@ -169,9 +169,9 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 
 
 def _find_component(nlp: Language) -> CostSensitiveNER:
-    """Return the component of a pipeline.
+    """Return the `cost_sensitive_ner` component of a pipeline.
 
-    RAISES (ValueError): If the pipeline doesn't contain exactly one component, or if the component
+    RAISES (ValueError): If the pipeline doesn't contain exactly one such component, or if it
         isn't trained or has an unsupported model.
     """
     components = find_components(nlp)

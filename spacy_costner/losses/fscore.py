@@ -202,7 +202,8 @@ def best_counts(
     """Compute the counts of `mce_f` with psi = inf, which are smoothed counts on the best paths.
 
     A place consists of the tokens of a wrong entity in the best path that is not gold (see
-    `segments_in_places`). For each gold entity and each place, d is the difference of two scores:
+    `segments_in_places`). For each gold entity and each place, d is the difference between two
+    scores:
 
         d = (score of the best path without it) - (score of the best path with it)
 
@@ -262,8 +263,8 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """Return the index of the highest score in each of G groups. If several scores are equal, the
-    last one is returned. `group` contains the group of each score, from 0 to G - 1. Groups can't be
+    """Return the index of the highest score in each of G groups. In case of a tie, the last
+    index is returned. `group` contains the group of each score, from 0 to G - 1. Groups can't be
     empty. Shapes: (R,), (R,) to (G,)"""
     # Sort by group, then by score. The highest score of a group directly precedes the next group.
     order = numpy.lexsort((scores, group))

@@ -2,7 +2,7 @@
 expected cost, also called risk.
 
 In formulas, y* is the gold path, C(y*, y) the cost of predicting the path y instead, and m the
-multiplier of costs.
+cost multiplier.
 """
 
 from functools import partial

@@ -115,8 +115,8 @@ def mce(
     steepest with an offset of -slope.
 
     With the unit "token" and psi = inf, the loss is the sum of w_t l(d_t). d_t compares the best
-    path with the correct tag at token t with the best path with another tag at this token, and w_t
-    is the weight of the token.
+    path that has the correct tag at token t to the best path that has another tag there. w_t is the
+    weight of the token.
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10; eq 14 for tokens; the appendix for distances.
     For "difference", the paper's g is replaced by exp(g) / Z, because g has to be positive to be

@@ -103,7 +103,7 @@ def count_evaluations(
 
     training (Mapping[str, Any]): The resolved [training] block of the config.
     examples (Iterable[Example]): The training corpus.
-    before_init (Callable | None): The resolved `before_init` callback of [initialize]. If it is
+    before_init (Callable | None): The resolved `before_init` callback from [initialize]. If it is
         `evaluate_each_epoch`, the returned frequency is the one that the callback will set.
     RETURNS (Evaluations | None): The evaluations, or None if the corpus is a stream, which has no
         epochs.
@@ -156,8 +156,8 @@ def _count_steps(
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """Determine when `spacy train` evaluates, given a config. The training corpus of the config is
-    read.
+    """Determine when `spacy train` evaluates, given a config. This reads the config's training
+    corpus.
 
     config (Config): A config for `spacy train`. It may be incomplete.
     nlp (Language | None): The pipeline used to read the corpus. None: the config's pipeline,

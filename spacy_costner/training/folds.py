@@ -157,8 +157,8 @@ def divide_for_first_pass(
 
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
-    """Assign each text to a fold for the first pass. The first doc with each text is put into
-    batches, and the batches into folds, with gold docs in each fold: see `separate_soft_targets`.
+    """Assign each text to a fold for the first pass. Batches are created from the first doc with
+    each text, and divided into folds, with gold docs in each fold: see `separate_soft_targets`.
     Returns the folds, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
     for group in separate_soft_targets(select_first(examples)):

@@ -288,8 +288,8 @@ class TableEstimator(NamedTuple):
 
     added (Floats3d): The pseudo-counts. Shape: (S, C, C)
     tied (Ties): Which entries of the table are tied.
-    spread (Floats3d | None): The distribution of the probability of tied entries over the observed
-        tags of a row. None: each row is estimated separately. Shape: (S, C, C)
+    spread (Floats3d | None): How the probability of tied entries is distributed over the
+        observed tags of a row. None: each row is estimated separately. Shape: (S, C, C)
     """
 
     added: Floats3d

@@ -49,7 +49,7 @@ each of them. Shape: (B,)"""
 class SoftTargets(NamedTuple):
     """The soft targets of a batch.
 
-    expected (Potentials): The expected counts of the teacher: each tag at each token, each
+    expected (Potentials): The teacher's expected counts: each tag at each token, each
         transition, and each tag at the start and the end. Transitions, start and end are summed
         over docs. All counts are multiplied by the weights of the docs.
         Shapes: (N, K), (K, K), (K,), (K,)
