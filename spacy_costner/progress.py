@@ -1,5 +1,5 @@
-"""Progress of commands on stderr: tqdm progress bars on a terminal, or one line per phase if stderr
-is not a terminal, e.g. in a log file.
+"""Progress reporting for commands on stderr: tqdm progress bars on a terminal, or one line per
+phase if stderr is not a terminal, e.g. in a log file.
 
 A phase is a potentially long part of a command, e.g. reading or training. Every progress bar is a
 phase, and additional phases can be defined with `phase`. Phases can be nested, but only the

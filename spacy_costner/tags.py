@@ -5,7 +5,7 @@ followed by a label, e.g. B-city. A tag set stores the prefix and the label of e
 and never parses tag names, so labels may contain hyphens. A *path* assigns a tag to each token.
 
 With `outside = "before"`, O is split: a token directly before an entity gets a special tag for the
-label of the entity, e.g. O-city. The next token determines the correct tag for a token outside of
+entity's label, e.g. O-city. The next token determines the correct tag for a token outside of
 entities, so there is still exactly one path for a sequence of entities. Only the chain uses these
 tags. Annotations and costs use `Tags.collapsed`, the tag set with a single O.
 
@@ -23,7 +23,7 @@ from .caching import cached_property
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
-"""The tag of tokens outside of entities. If O is split, the prefix of its variants."""
+"""The tag of tokens outside of entities. If O is split, this is the prefix of its variants."""
 
 SINGLE = "single"
 """The value of `outside` that assigns the tag O to all tokens outside of entities."""
@@ -135,8 +135,8 @@ class Tags:
     before its entities. Adding a label at the end doesn't change the indices of existing tags.
 
     prefix_of (tuple[str, ...]): The prefix of each tag, "O" for tags outside of entities. Length: K
-    label_of (Ints1d): The label index of each tag, -1 outside of entities. Shape: (K,)
-    next_label_of (Ints1d): The label index of the entity that has to follow each tag, -1 if
+    label_of (Ints1d): The label index of each tag, or -1 outside of entities. Shape: (K,)
+    next_label_of (Ints1d): The label index of the entity that has to follow each tag, or -1 if
         anything may follow. Shape: (K,)
     """
 
@@ -355,7 +355,7 @@ class Tags:
         entities (Entities): The annotated entities. An entity whose label isn't in the tag set has
             the label -1 and is treated as O.
         is_annotated (Array1d): False for tokens with missing annotation. Shape: (N,)
-        RETURNS (Ints1d): The gold tags, -1 for missing annotation. Shape: (N,)
+        RETURNS (Ints1d): The gold tags, or -1 for missing annotation. Shape: (N,)
         """
         has_label = entities.label >= 0
         path = self.encode(entities.select(has_label), len(is_annotated))
@@ -363,7 +363,7 @@ class Tags:
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
         """Return a mask of the tokens directly after a token of the same sequence that is known to
-        be in an entity. `path` contains the tag of each token, -1 if unknown.
+        be in an entity. `path` contains the tag of each token, or -1 if unknown.
         Shapes: (N,), (B,) to (N,)"""
         is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
@@ -375,7 +375,7 @@ class Tags:
         missing, all tags are consistent, except that a token directly after an annotated entity
         can't continue the entity.
 
-        path (Ints1d): The annotated tag of each token, -1 if missing. Shape: (N,)
+        path (Ints1d): The annotated tag of each token, or -1 if missing. Shape: (N,)
         lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
         RETURNS (Array2d): True for the tags that are consistent. Shape: (N, K)
         """
@@ -392,7 +392,7 @@ class Tags:
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
         """Replace O directly before an entity with the O for the entity's label, if O is split.
 
-        path (Ints1d): The tag of each token, -1 if unknown. Shape: (N,)
+        path (Ints1d): The tag of each token, or -1 if unknown. Shape: (N,)
         lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
         RETURNS (Ints1d): The updated path. Shape: (N,)
         """

@@ -258,7 +258,7 @@ class MaxMessages:
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
         """Find the path with the highest sum of marginal log-probabilities among all paths that are
-        nearly tied with the best path, i.e. the regret of each tag is within a tolerance.
+        nearly tied with the best path, i.e. paths whose tags all have a regret within a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])

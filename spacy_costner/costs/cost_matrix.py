@@ -99,12 +99,12 @@ def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
             return {}
         # Ignore the first cell, above the gold labels.
         _, *predicted_labels = rows[0]
-        costs_of_labels = []  # pairs of a gold label and its costs
+        costs_of_labels = []  # (gold label, costs) pairs
         for gold, *cells in rows[1:]:
             if len(cells) != len(predicted_labels):
                 expected = f"expected {len(predicted_labels)} costs, got {len(cells)}"
                 raise ValueError(f"row {gold!r}: {expected}")
-            costs = []  # pairs of a predicted label and the cost
+            costs = []  # (predicted label, cost) pairs
             for predicted, cell in zip(predicted_labels, cells):
                 if cell:
                     costs.append((predicted, float(cell)))

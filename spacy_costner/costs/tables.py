@@ -257,7 +257,7 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """Compute the weighted sum of several costs. `terms` contains pairs of a weight and a cost.
+    """Compute the weighted sum of several costs. `terms` contains (weight, cost) pairs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 

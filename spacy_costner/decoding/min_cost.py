@@ -1,7 +1,7 @@
 """Minimum-expected-cost decoding, optionally with inner nodes of a label tree.
 
 With a tree, a node above several labels can be predicted instead of a label, e.g. "person" above
-"doctor" and "patient". Nodes have tags like labels: B-person, I-person, and so on.
+"doctor" and "patient". Like labels, nodes have tags: B-person, I-person, and so on.
 
 In shapes, N is the number of tokens, K the number of chain tags, and A the number of tags that can
 be predicted: the K chain tags, followed by the tags of nodes.

@@ -272,7 +272,7 @@ class Posterior:
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """Find the sequences of the first and the last token of each span. `begin` contains the
+        """Find the sequences that contain each span's first and last token. `begin` contains the
         first token of each span, `end` the token after the last one. Shapes: (E,)"""
         # A token belongs to the last sequence that begins at or before it.
         first_sequence = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1

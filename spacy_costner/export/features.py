@@ -186,13 +186,13 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
 
 
 def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the values next to other occurrences of the word."""
+    """Describe a column with the values next to other occurrences of the word."""
     base = _word_attribute(column.base.name)
     return {"kind": "elsewhere", "base": base, "side": column.side, "n_nearest": column.n_nearest}
 
 
 def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the labels that the first pass predicts for other occurrences of the
+    """Describe a column with the labels that the first pass predicts for other occurrences of the
     word."""
     attribute = _word_attribute(column.attribute)
     return {
@@ -237,8 +237,8 @@ def refusal(feature: str) -> ValueError:
 
 def find_private_rows(features: Features) -> Array1d:
     """Find the weight rows that could reveal annotations or rare words, e.g. names of people: the
-    rows of label memory, of words that are rare in the training data, and of features derived from
-    these words. They are excluded from a page unless `keep_memory` is set.
+    rows for label memory, for words that are rare in the training data, and for features derived
+    from these words. They are excluded from a page unless `keep_memory` is set.
 
     features (Features): The features of the model.
     RETURNS (Array1d): True for private rows. Shape: (V,)

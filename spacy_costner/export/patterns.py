@@ -143,8 +143,8 @@ def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
 
 def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
     """Add the characters that a set contains if case is ignored. For example, (97, 97), which is
-    "a", becomes (65, 65), (97, 97). `regex` is the same set as a case-insensitive Python
-    regular expression."""
+    "a", becomes (65, 65), (97, 97). `regex` is a case-insensitive Python regular
+    expression for the same set."""
     cased_characters = _characters_with_case()
     matched_characters = set(regex.findall(cased_characters))
     # One byte per code point: 1 if the character is in the set, otherwise 0.

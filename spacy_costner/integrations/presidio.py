@@ -40,7 +40,7 @@ DEFAULT_SCORE = 0.85
 
 class CostnerNlpEngine(SpacyNlpEngine):
     """A Presidio NLP engine that runs our pipelines, one per language. See `find_scored_spans` for
-    its entities.
+    the entities it returns.
 
     A label that is not in `model_to_presidio_entity_mapping` keeps its name. Pipelines are never
     downloaded.
@@ -263,7 +263,7 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 def check_pipeline(name: str | Path) -> None:
     """Check that a pipeline is an installed package or a directory. Presidio would try to download
-    other pipelines.
+    any other pipeline.
 
     RAISES (ValueError): If it is neither.
     """

@@ -41,8 +41,8 @@ def difference_of_scores(
     lowered (ScoreWithVjp): The score that training decreases, such as log Z.
     raised (ScoreWithVjp): The score that training increases, such as the score of gold.
     gold (Gold): The gold paths, with the weights of sequences.
-    transform (Transform | None): A function to apply to the differences, such as `hinge`. None: use
-        the differences.
+    transform (Transform | None): A function to apply to the differences, such as `hinge`. If
+        None, the differences are used.
     RETURNS (LossResult): The loss and its gradient.
     """
     lowered_scores, backprop_lowered = lowered

@@ -159,7 +159,7 @@ these counts to the gradient with respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = 1, which are the model's expected counts.
+    """Compute the counts of `mce_f` for psi = 1, i.e. the model's expected counts.
 
         TP = sum over gold entities of p(entity)
         FN = sum over gold entities of 1 - p(entity)
@@ -199,7 +199,7 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 def best_counts(
     potentials: Potentials, gold: Gold, *, slope: float, offset: float
 ) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = inf, which are smoothed counts on the best paths.
+    """Compute the counts of `mce_f` for psi = inf, i.e. smoothed counts on the best paths.
 
     A place consists of the tokens of a wrong entity in the best path that is not gold (see
     `segments_in_places`). For each gold entity and each place, d is the difference between two
@@ -273,8 +273,8 @@ def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
-    """Return the false positives of the best competitor, which is the best path that is not gold:
-    its entities that are not gold entities. Entities that begin at a token without annotation are
+    """Return the false positives in the best competitor, i.e. the entities in the best path that is
+    not gold, except for gold entities. Entities that begin at a token without annotation are
     skipped, because they may be correct."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
@@ -340,8 +340,9 @@ def segments_in_places(
         places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
     ) -> None:
         """Add R segments of T tokens each, given their places and tags. `after` is True for the
-        tags that may follow each segment. None: all tags may follow. `is_gold` determines whether
-        the segments have the gold tags in all of their places. Shapes: (R,), (R, T), (R, K)"""
+        tags that may follow each segment. If None, all tags may follow. `is_gold` determines
+        whether the segments have the gold tags in all of their places.
+        Shapes: (R,), (R, T), (R, K)"""
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
         first_token = begin[places]

@@ -128,7 +128,7 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """An upper bound on m times the risk that requires only two passes over the chain.
+    """An upper bound on m times the risk, which requires only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 

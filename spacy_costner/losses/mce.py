@@ -48,8 +48,9 @@ def make_mce(
     psi (float): How strongly better competitors outweigh worse ones. Must be above 0. With 1,
         competitors are weighted by probability. With "inf", only the best competitor is used.
     normalise (bool): Whether to average competitors instead of summing them.
-    distance (str): How to compare gold with its competitors: "log-ratio" is the difference of their
-        scores, "ratio" the ratio of exp(score), and "difference" the difference of probabilities.
+    distance (str): How to compare gold with its competitors: "log-ratio" is the difference between
+        their scores, "ratio" the ratio of exp(score), and "difference" the difference between
+        their probabilities.
     unit (str): What to count: each "sequence" with a mistake, or each "token" with a wrong tag.
         "token" requires psi = inf, which uses only the best competitor.
     RAISES (ValueError): If a parameter is out of range, or incompatible with another parameter.

@@ -170,9 +170,9 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
 
         sum_f (n_f - n'_f)^2
 
-    n_f and n'_f are the numbers of times that feature f occurs in a group of the first and the
-    second array. `groups` contains the group of each position in both arrays, and `pair` contains
-    the two arrays. Shapes: (R,), (R,) and (R,) to (G,)
+    For each group, n_f and n'_f are the counts of feature f in the first and the second array.
+    `groups` contains the group of each position in both arrays, and `pair` contains the two
+    arrays. Shapes: (R,), (R,) and (R,) to (G,)
     """
     xp = get_array_module(groups)
     if len(groups) == 0:  # an empty array has no maximum

@@ -40,8 +40,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
-    mu and sigma^2 are the mean and the variance of the score over all legal paths, all equally
-    likely. With a cost, s(y) is replaced by s(y) + m C(y*, y). If all legal paths have the
+    mu and sigma^2 are the mean and the variance of the score over all legal paths, treated as
+    equally likely. With a cost, s(y) is replaced by s(y) + m C(y*, y). If all legal paths have the
     same score, the loss and its gradient are 0, so start from a model that was trained with the
     likelihood.
 

@@ -1,8 +1,8 @@
 """How often `spacy train` evaluates the model, and a callback that ensures it does so often enough.
 
 `spacy train` evaluates at the first step and then every `eval_frequency` steps. It saves the best
-of the evaluated models as "model-best". On a small corpus, training may end before the second
-evaluation. In this case, "model-best" is the model after the first step, which has hardly been
+evaluated model as "model-best". On a small corpus, training may end before the second
+evaluation. In this case, "model-best" is the model after the first step, when it has hardly been
 trained.
 """
 
@@ -26,8 +26,8 @@ N_PASSES = 10
 number of steps per epoch depends on the order, and the minimum is used."""
 
 UNCERTAIN = 100
-"""The safety margin for other document orders: an epoch may be shorter by 1 step per this number of
-steps."""
+"""The safety margin for other document orders, in which an epoch may be shorter by 1 step per this
+number of steps."""
 
 
 class Evaluations(NamedTuple):
@@ -35,7 +35,7 @@ class Evaluations(NamedTuple):
 
     steps_per_epoch (int): The number of steps in the shortest epoch.
     n_steps (int | None): The number of steps after which training ends, unless it stops early.
-        None: no limit.
+        None means no limit.
     frequency (int): The setting `eval_frequency`, in steps.
     """
 
@@ -45,7 +45,7 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether there is an evaluation after step 0, at which the model has hardly been
+        """Whether there is an evaluation after step 0, when the model has hardly been
         trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
@@ -160,8 +160,8 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     corpus.
 
     config (Config): A config for `spacy train`. It may be incomplete.
-    nlp (Language | None): The pipeline used to read the corpus. None: the config's pipeline,
-        without its components.
+    nlp (Language | None): The pipeline used to read the corpus. Defaults to the config's
+        pipeline, without its components.
     RETURNS (Evaluations | None): The evaluations, or None if the corpus is a stream.
     RAISES (ValueError, OSError): If the config is invalid, or the corpus can't be read.
     """
@@ -211,8 +211,8 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
     """Temporarily remove the callback `evaluate_each_epoch` from a pipeline's config. Use this
-    context manager to initialize a pipeline that isn't trained with `spacy train`: other training
-    ignores `eval_frequency`, and the callback would read the corpus unnecessarily."""
+    context manager to initialize a pipeline that isn't trained with `spacy train`: other kinds of
+    training ignore `eval_frequency`, and the callback would read the corpus unnecessarily."""
     block = nlp.config["initialize"]
     callback = block["before_init"]
     if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:

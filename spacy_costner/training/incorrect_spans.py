@@ -2,12 +2,12 @@
 additional tags.
 
 A chain scores single tags and pairs of consecutive tags. These don't determine whether exactly the
-tokens s to e are an entity. So the four tags of the label (begin, inside, last and unit, as in
-BILUO) are copied for each token s at which an incorrect span starts. All tokens of an entity of
-this label that starts at s must use the copies. A copy has the same scores as its original, so the
-scores of paths don't change. However, a single tag now identifies paths with the incorrect span:
-the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need to handle
-incorrect spans.
+tokens s to e are an entity. So the four tags of the span's label (begin, inside, last and unit,
+as in BILUO) are copied for each token s at which an incorrect span starts. An entity of this label
+that starts at s must use the copies for all of its tokens. A copy has the same scores as its
+original, so the scores of paths don't change. However, a single tag now identifies paths with the
+incorrect span: the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need
+to handle incorrect spans.
 
 For example, "New York City" is not a LOC. The tags B-LOC, I-LOC, L-LOC and U-LOC are copied as b,
 i, l and u. At "New", a LOC can only begin with b or u, and b can only be followed by i or l. Gold

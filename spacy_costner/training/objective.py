@@ -117,8 +117,8 @@ class Objective:
         epoch: int,
         features: Ints2d | None = None,
     ) -> Targets:
-        """Create the targets of a batch for a single epoch. The result is the same as for
-        `targets(...).in_epoch(epoch)`, but only one segmentation is computed.
+        """Create the targets of a batch for a single epoch. This is equivalent to
+        `targets(...).in_epoch(epoch)`, but computes only one segmentation.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.

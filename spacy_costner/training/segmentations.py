@@ -32,8 +32,8 @@ class Segmentations(Generic[T]):
     `Targets` or a list of batches.
 
     by_doc (T): The data for whole docs.
-    by_sequence (T | None): The data for docs that are cut at their borders. None: no doc has
-        borders, and all epochs use `by_doc`.
+    by_sequence (T | None): The data for docs that are cut at their borders. If None, no doc
+        has borders, and all epochs use `by_doc`.
     """
 
     by_doc: T

@@ -227,8 +227,8 @@ class AnnotatedBatch:
     constraints (Constraints): The possible paths.
     path (Ints1d): The gold tag of each token, or -1 if the annotation is missing, as returned by
         `Tags.gold_path`. Shape: (N,)
-    token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
-    example_weights (Floats1d | None): The weight of each example. None: 1. Shape: (D,)
+    token_weights (Floats1d | None): The weight of each token. If None, it is 1. Shape: (N,)
+    example_weights (Floats1d | None): The weight of each example. If None, it is 1. Shape: (D,)
     """
 
     tags: Tags

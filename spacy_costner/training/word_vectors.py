@@ -44,7 +44,7 @@ CHUNK = 1 << 22
 """The number of tokens to process at a time when counting contexts. It limits memory use."""
 
 MOST_PAIRS = 1 << 23
-"""The number of pairs of a word and a context to count at a time. It limits memory use."""
+"""The number of word-context pairs to count at a time. It limits memory use."""
 
 SMALL_SIDE = 1000
 """If a matrix has at most this number of rows or columns, all of its singular values are computed,
@@ -89,7 +89,7 @@ def learn_word_vectors(
     dim (int): The number of dimensions of the vectors, D, at least 1. If the rank of the matrix is
         lower, the vectors have fewer dimensions.
     min_count (int): The minimum frequency for a word to get a vector.
-    seed (int): The random seed of the decomposition.
+    seed (int): The random seed for the decomposition.
     RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
         frequent than expected by chance, or if its contexts aren't represented by any of the D
         dimensions.
@@ -201,7 +201,7 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
     blocks: list[Any] = [csr_matrix((0, len(smoothed_counts)), dtype="float32")]
     # Process ranges of words, because the pairs of all words may not fit in memory.
     for first, end in divide_words(word_counts):
-        # The row, column and count n(w, c) of each pair of a context and a word in this range.
+        # The row, column and count n(w, c) of each word-context pair with a word in this range.
         pairs = count_pairs(tokens, first, end, n_context_words).tocoo()
         # n(w) n(c)^.75 of each pair. Shape: (number of pairs,)
         by_chance = word_counts[first + pairs.row] * smoothed_counts[pairs.col]
@@ -235,7 +235,7 @@ def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[F
 def pairs_at_offset(
     tokens: Ints1d, places: Ints1d, offset: int, n_context_words: int
 ) -> tuple[Ints1d, Ints1d]:
-    """Return the pairs of a word and a context at the given offset. `places` contains the positions
+    """Return the word-context pairs at the given offset. `places` contains the positions
     of the words, as indices in `tokens`. Only the first `n_context_words` words are used as
     contexts. Returns the word and the context word of each pair."""
     neighbours = tokens[places + offset]
@@ -244,7 +244,7 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges with at most `MOST_PAIRS` pairs of a word and a context. A word
+    """Divide words into ranges with at most `MOST_PAIRS` word-context pairs. A word
     with more pairs gets a separate range. `word_counts` contains the number of pairs of each word.
     Yields the start and end (exclusive) of each range. Shape: (W,)"""
     pairs_up_to = numpy.cumsum(word_counts)
