@@ -1,4 +1,4 @@
-"""Parsing of docstrings, which are used as help texts of commands and as comments in configs."""
+"""Parsing of docstrings, which are used as help texts for commands and as comments in configs."""
 
 import re
 from collections.abc import Callable

@@ -11,7 +11,7 @@ def make_lock() -> Lock:
     held the lock at the time, the copy would never be released. Forking therefore waits until the
     lock is free.
 
-    RETURNS (Lock): The lock. It is never deleted, so create one per process or module, but not one
+    RETURNS (Lock): The lock. It is never deleted, so create one per process or module, not one
         per object.
     """
     lock = Lock()

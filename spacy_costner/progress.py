@@ -1,7 +1,7 @@
-"""Progress of commands on stderr: tqdm progress bars on a terminal, or one line per phase if stderr
-is not a terminal, e.g. in a log file.
+"""Progress reporting for commands on stderr: tqdm progress bars on a terminal, or one line per
+phase if stderr is not a terminal, e.g. in a log file.
 
-A phase is a part of a command that may take long, e.g. reading or training. Every progress bar is a
+A phase is a potentially long part of a command, e.g. reading or training. Every progress bar is a
 phase, and additional phases can be defined with `phase`. Phases can be nested, but only the
 outermost phase prints a line. During a long phase, a line is printed every minute. Lines are only
 printed for commands (see `phases_shown`), not for functions called from Python.
@@ -117,7 +117,7 @@ class PhaseLine:
             self.shown.print_line(f"{self.as_text()} so far")
 
     def set_postfix(self, values: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """Do nothing. Unlike bars, lines don't show these values."""
+        """Do nothing. Unlike progress bars, lines don't show these values."""
 
     def close(self) -> None:
         """End the phase. Print its line if it is the outermost phase."""
@@ -189,8 +189,8 @@ def phase(desc: str) -> Iterator[None]:
 
 
 def phases_to_print() -> ShownPhases | None:
-    """Return the phases of the command if lines should be printed for them, i.e. stderr is open and
-    not a terminal, and this is not a worker process. Otherwise, return None."""
+    """Return the phases of the command if lines should be printed for them, i.e. if stderr is open
+    and not a terminal, and this is not a worker process. Otherwise, return None."""
     shown = SHOWN.get()
     if shown is None or sys.stderr is None or parent_process() is not None:
         return None

@@ -9,7 +9,7 @@ from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
 
 def sequence_ids(lengths: Ints1d) -> Ints1d:
-    """Return the index of the sequence of each token, e.g. [0, 0, 1, 1, 1] for the lengths [2, 3].
+    """Return the index of each token's sequence, e.g. [0, 0, 1, 1, 1] for the lengths [2, 3].
     Shapes: (B,) to (N,)"""
     return numpy.repeat(numpy.arange(len(lengths)), lengths)
 
@@ -43,18 +43,18 @@ def sum_sequences(rows: Array2d, lengths: Ints1d) -> Floats2d:
 def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
     """Concatenate several ranges of numbers.
 
-    For example, for the ranges from 3 to 4 and from 8 to 10, i.e. begin [3, 8] and end [5, 11], the
+    For example, for the ranges 3 to 4 and 8 to 10, i.e. `begin` [3, 8] and `end` [5, 11], the
     indices are [0, 0, 1, 1, 1] and the numbers are [3, 4, 8, 9, 10].
 
     begin (Ints1d): The first number of each range. Shape: (R,)
     end (Ints1d): The end of each range (exclusive). Shape: (R,)
-    RETURNS (tuple[Ints1d, Ints1d]): The index of the range of each number, and the numbers.
+    RETURNS (tuple[Ints1d, Ints1d]): The index of each number's range, and the numbers.
         Shapes: (N,)
     """
     sizes = (end - begin).astype("int64")
     range_ids = sequence_ids(sizes)
-    # If all numbers are numbered 0, 1, 2, …, each range starts at the total size of the ranges
-    # before it. Shift each range so that it starts at its first number.
+    # Start with 0, 1, 2, …, where each range starts at the total size of the ranges before it.
+    # Then shift each range so that it starts at its first number.
     sizes_before = numpy.cumsum(sizes) - sizes
     shifts = begin - sizes_before
     return range_ids, numpy.arange(len(range_ids)) + shifts[range_ids]

@@ -5,8 +5,8 @@ followed by a label, e.g. B-city. A tag set stores the prefix and the label of e
 and never parses tag names, so labels may contain hyphens. A *path* assigns a tag to each token.
 
 With `outside = "before"`, O is split: a token directly before an entity gets a special tag for the
-label of the entity, e.g. O-city. The right tag for a token outside of entities follows from the
-next token, so there is still exactly one path for a sequence of entities. Only the chain uses these
+entity's label, e.g. O-city. The next token determines the correct tag for a token outside of
+entities, so there is still exactly one path for a sequence of entities. Only the chain uses these
 tags. Annotations and costs use `Tags.collapsed`, the tag set with a single O.
 
 In shapes, K is the number of tags, B the number of sequences in a batch, N the total number of
@@ -23,7 +23,7 @@ from .caching import cached_property
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
-"""The tag of tokens outside of entities. If O is split, the prefix of its variants."""
+"""The tag of tokens outside of entities. If O is split, this is the prefix of its variants."""
 
 SINGLE = "single"
 """The value of `outside` that assigns the tag O to all tokens outside of entities."""
@@ -53,7 +53,7 @@ class Scheme(NamedTuple):
 
     @property
     def prefixes(self) -> tuple[str, str, str, str]:
-        """The prefixes of the four positions in an entity. Two positions may share a prefix."""
+        """The prefixes for the four positions in an entity. Two positions may share a prefix."""
         return (self.begin, self.inside, self.last, self.unit)
 
     @property
@@ -85,8 +85,8 @@ SCHEMES: dict[str, Scheme] = {
 class Entities(NamedTuple):
     """The entities of a batch, in order and without overlaps.
 
-    begin (Ints1d): The index in the batch of the first token of each entity. Shape: (E,)
-    end (Ints1d): The index after the last token of each entity. Shape: (E,)
+    begin (Ints1d): The index of each entity's first token in the batch. Shape: (E,)
+    end (Ints1d): The index after each entity's last token. Shape: (E,)
     label (Ints1d): The label index of each entity. Shape: (E,)
     """
 
@@ -99,7 +99,7 @@ class Entities(NamedTuple):
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def as_tuples(self) -> list[tuple[int, int, int]]:
-        """Return the begin, end and label of each entity as Python integers."""
+        """Return the start, end and label of each entity as Python integers."""
         return list(zip(self.begin.tolist(), self.end.tolist(), self.label.tolist()))
 
     def is_in(self, others: "Entities") -> Array1d:
@@ -135,8 +135,8 @@ class Tags:
     before its entities. Adding a label at the end doesn't change the indices of existing tags.
 
     prefix_of (tuple[str, ...]): The prefix of each tag, "O" for tags outside of entities. Length: K
-    label_of (Ints1d): The label index of each tag, -1 outside of entities. Shape: (K,)
-    next_label_of (Ints1d): The label index of the entity that has to follow each tag, -1 if
+    label_of (Ints1d): The label index of each tag, or -1 outside of entities. Shape: (K,)
+    next_label_of (Ints1d): The label index of the entity that has to follow each tag, or -1 if
         anything may follow. Shape: (K,)
     """
 
@@ -195,8 +195,8 @@ class Tags:
 
     @cached_property
     def collapsed(self) -> "Tags":
-        """The tag set with a single O, used for annotations and costs. If O is not split, this tag
-        set itself."""
+        """The tag set with a single O, used for annotations and costs: this tag set itself if O
+        is not split."""
         if not self.is_split:
             return self
         return Tags(self.labels, self.scheme.name)
@@ -213,13 +213,13 @@ class Tags:
         be ambiguous: I-PER in IOB2 may be I-PER or L-PER in BILUO.
 
         other (Tags): The other tag set, with the same labels and any scheme.
-        RETURNS (Ints1d): The tag in the other tag set for each tag of this tag set. Shape: (K,)
+        RETURNS (Ints1d): For each tag, the corresponding tag in the other tag set. Shape: (K,)
         """
         # Both schemes list their four prefixes in the same order: first, inner, last and only token
         # of an entity. IOB2 uses the same prefix for several positions.
         prefix_in_other = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
         prefix_in_other[OUTSIDE] = OUTSIDE
-        # The name in the other tag set for each tag of this tag set.
+        # For each tag, the name of the corresponding tag in the other tag set.
         names_in_other = self._make_names([prefix_in_other[prefix] for prefix in self.prefix_of])
         other_tag_of_name = {name: tag for tag, name in enumerate(other.names)}
         # If the other tag set doesn't split O, O-city maps to O, which is tag 0.
@@ -228,7 +228,8 @@ class Tags:
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
-        """The tag of `collapsed` for each tag. All O tags map to the single O. Shape: (K,)"""
+        """For each tag, the corresponding tag in `collapsed`. All O tags map to the single O.
+        Shape: (K,)"""
         is_outside = self.label_of < 0
         # O is tag 0 of `collapsed`. The entity tags follow in the same order as in this tag set, so
         # they are numbered from 1.
@@ -253,7 +254,7 @@ class Tags:
         return 1 + label * len(self._prefixes_of_label) + position
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
-        """Return a mask of the tags that have one of the given prefixes. Shape: (K,)"""
+        """Return a mask of the tags with one of the given prefixes. Shape: (K,)"""
         return numpy.isin(self.prefix_of, list(prefixes))
 
     @cached_property
@@ -354,7 +355,7 @@ class Tags:
         entities (Entities): The annotated entities. An entity whose label isn't in the tag set has
             the label -1 and is treated as O.
         is_annotated (Array1d): False for tokens with missing annotation. Shape: (N,)
-        RETURNS (Ints1d): The gold tags, -1 for missing annotation. Shape: (N,)
+        RETURNS (Ints1d): The gold tags, or -1 for missing annotation. Shape: (N,)
         """
         has_label = entities.label >= 0
         path = self.encode(entities.select(has_label), len(is_annotated))
@@ -362,7 +363,7 @@ class Tags:
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
         """Return a mask of the tokens directly after a token of the same sequence that is known to
-        be in an entity. `path` contains the tag of each token, -1 if unknown.
+        be in an entity. `path` contains the tag of each token, or -1 if unknown.
         Shapes: (N,), (B,) to (N,)"""
         is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
@@ -374,13 +375,13 @@ class Tags:
         missing, all tags are consistent, except that a token directly after an annotated entity
         can't continue the entity.
 
-        path (Ints1d): The annotated tag of each token, -1 if missing. Shape: (N,)
+        path (Ints1d): The annotated tag of each token, or -1 if missing. Shape: (N,)
         lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
         RETURNS (Array2d): True for the tags that are consistent. Shape: (N, K)
         """
         is_missing = path < 0
-        # A tag agrees if it has the same tag in `collapsed` as the annotation. Several tags can
-        # agree, because O may be split. For missing annotation, the index -1 selects an arbitrary
+        # A tag agrees if it collapses to the annotated tag. Several tags can agree, because O may
+        # be split. For missing annotation, the index -1 selects an arbitrary
         # tag, but all tags agree in this case anyway. Shape: (N, K)
         agrees = self.collapsed_of[path][:, None] == self.collapsed_of
         agreeing = is_missing[:, None] | agrees
@@ -391,7 +392,7 @@ class Tags:
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
         """Replace O directly before an entity with the O for the entity's label, if O is split.
 
-        path (Ints1d): The tag of each token, -1 if unknown. Shape: (N,)
+        path (Ints1d): The tag of each token, or -1 if unknown. Shape: (N,)
         lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
         RETURNS (Ints1d): The updated path. Shape: (N,)
         """
@@ -436,8 +437,8 @@ def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d
     continuing (Array1d): True for the tokens that continue the run of the previous token.
         Shape: (N,)
     lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The index of the first token of each of the R runs, and the
-        index after its last token. Shapes: (R,)
+    RETURNS (tuple[Ints1d, Ints1d]): For each of the R runs, the index of the first token and the
+        index after the last token. Shapes: (R,)
     """
     # Array methods are faster than NumPy functions, and this function accounts for much of the
     # runtime on short texts.

@@ -56,8 +56,8 @@ class Gold(NamedTuple):
     """The gold annotation of a batch. Each sequence has at least one legal path that is consistent
     with it. Use `Targets.leave_out_impossible` to remove other sequences.
 
-    tags (Ints1d): The gold tag of each token, -1 if the annotation is missing. If the chain has
-        several tags for O, any of the tags that may be correct. Shape: (N,)
+    tags (Ints1d): The gold tag of each token, or -1 if the annotation is missing. If the chain has
+        several tags for O, this is any of the tags that may be correct. Shape: (N,)
     allowed (Array2d | None): True for the tags that are consistent with the annotation of each
         token. None if no annotation is missing, since `tags` is then sufficient. Shape: (N, K)
     costs (Floats2d | None): The cost of predicting each tag at each token, multiplied by the weight
@@ -99,7 +99,7 @@ class Gold(NamedTuple):
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The correct tags of each token, independent of the other tokens: one tag per token, (N,),
+        """The correct tags of each token, regardless of the other tokens: one tag per token, (N,),
         or a mask, (N, K).
 
         If the chain has several tags for O, all of them are correct for a token whose gold tag is
@@ -142,7 +142,7 @@ class TagSet(Protocol):
 
     @property
     def label_of(self) -> Ints1d:
-        """The label index of each tag, -1 for O. Shape: (K,)"""
+        """The label index of each tag, or -1 for O. Shape: (K,)"""
 
     def __len__(self) -> int: ...
 
@@ -150,7 +150,7 @@ class TagSet(Protocol):
 class EntityTags(NamedTuple):
     """The tags and transitions that form an entity.
 
-    label_of (Ints1d): The label index of each tag, -1 for O. Shape: (K,)
+    label_of (Ints1d): The label index of each tag, or -1 for O. Shape: (K,)
     opening (Array1d): True for the tags that begin an entity. Shape: (K,)
     closing (Array1d): True for the tags that may end an entity. Shape: (K,)
     inside (Array2d): True for the transitions within an entity, [from, to]. All other transitions

@@ -1,5 +1,5 @@
-"""Validation of config values: numbers, names, costs and loss parameters. Also checks whether
-optional packages are installed.
+"""Validation of config values (numbers, names, costs and loss parameters), and checks for optional
+packages.
 
 Losses are computed in float32, so parameters must not exceed the largest float32 value. Numbers in
 a config can be strings, so checks of numbers return the value as a number. Invalid values raise a

@@ -16,7 +16,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def on_host(function: FunctionT) -> FunctionT:
-    """Extend a function of NumPy arrays to CuPy arrays. The function still runs on the host, and
+    """Make a function of NumPy arrays accept CuPy arrays. The function still runs on the host, and
     its results are returned as CuPy arrays."""
 
     @wraps(function)
@@ -34,7 +34,7 @@ def on_host(function: FunctionT) -> FunctionT:
 
 
 class OnHost:
-    """A function, or an object with methods, that runs on the host for GPU arrays.
+    """A wrapper that runs a function, or the methods of an object, on the host for GPU arrays.
 
     target (Any): The function or object.
     asarray (Callable[[Any], Any]): Function that copies a NumPy array to the GPU.
@@ -52,7 +52,7 @@ class OnHost:
         return self._to_device(result)
 
     def __getattr__(self, name: str) -> "OnHost":
-        """Return a method of the object as a function that copies its arguments and results."""
+        """Return a method of the object, wrapped to copy its arguments and results."""
         return OnHost(getattr(self.target, name), self.asarray)
 
     def _to_device(self, result: Any) -> Any:

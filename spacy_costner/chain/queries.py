@@ -1,4 +1,4 @@
-"""Queries of linear chains. A query computes a quantity of the paths of a batch, e.g. the log
+"""Queries on linear chains. A query computes a quantity for the paths of a batch, e.g. the log
 partition function or the probability of entities. The recursions are implemented in C++, see cpp/.
 
 All queries are computed from the messages of the forward and backward recursions. `ForwardBackward`
@@ -62,7 +62,7 @@ class BestPath(NamedTuple):
     """The highest-scoring path of each sequence, or the k best paths in descending order of score.
 
     tags (Array): The tag of each token. Shape: (N,) or (k, N)
-    scores (Array): The score of the path of each sequence. If it is minus infinity, there is no
+    scores (Array): The score of each sequence's path. If it is minus infinity, there is no
         such path and the tags are meaningless. Shape: (B,) or (k, B)
     """
 
@@ -98,7 +98,7 @@ class ForwardBackward:
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
 
         The sum is computed directly. Computing it as log(Z - Z'), where Z' is the sum over all
-        other paths, would suffer from cancellation if these paths have most of the probability.
+        other paths, would suffer from cancellation if these paths account for most of Z.
 
         allowed (Allowed): A mask of the allowed tags of each token, (N, K), or the only allowed tag
             of each token, (N,).
@@ -168,14 +168,14 @@ class ForwardBackward:
 
         Entities that share a token are mutually exclusive, so their probabilities add up to at most
         1. The resulting entities therefore have at most N / floor tokens in total. This also bounds
-        the number of steps of the search. Only the result is stored in memory.
+        the number of search steps. Only the result is stored in memory.
 
         floor (float): The minimum probability, above 0.
         entity_tags (EntityTags): The tags and transitions that form an entity.
         is_space (Array1d | None): True for whitespace tokens. If None, there are no whitespace
             tokens. Shape: (N,)
-        RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): The begin, end, label and probability of
-            each entity, sorted by begin, by end and by descending probability. Shapes: (E,)
+        RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): The start, end, label and probability of
+            each entity, sorted by start, by end and by descending probability. Shapes: (E,)
         RAISES (ValueError): If `floor` is not a probability above 0.
         """
         if not (_is_number(floor) and 0 < floor <= 1):
@@ -183,7 +183,7 @@ class ForwardBackward:
         return self._messages.likely_entities(floor, entity_tags, is_space)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
-        """Compute the expected value v(y) of a path, where the value is a sum over the tags and
+        """Compute the expected value of a path, where the value v(y) is a sum over the tags and
         transitions of the path. It is 0 for sequences without a possible path.
 
             E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
@@ -207,8 +207,8 @@ class ForwardBackward:
         return self._messages.entropy()
 
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
-        """Sample paths of each sequence from the distribution, using forward filtering and backward
-        sampling. The tags are meaningless for sequences without a possible path.
+        """Sample paths for each sequence from the distribution, using forward filtering and
+        backward sampling. The tags are meaningless for sequences without a possible path.
 
         n (int): The number of paths, at least 1.
         rng (Generator): The random number generator.
@@ -258,7 +258,7 @@ class MaxMessages:
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
         """Find the path with the highest sum of marginal log-probabilities among all paths that are
-        nearly tied with the best path, i.e. the regret of each tag is within a tolerance.
+        nearly tied with the best path, i.e. paths whose tags all have a regret within a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
@@ -376,7 +376,7 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPath:
-    """Find the k distinct highest-scoring paths of each sequence.
+    """Find the k highest-scoring distinct paths of each sequence.
 
     RAISES (ValueError): If `k` is not an integer of at least 1.
     """

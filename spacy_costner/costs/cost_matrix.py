@@ -19,7 +19,7 @@ from ..caching import cached_property
 from ..validation import check_config_names, check_cost, without_repetition
 
 MatrixSource = str | Path | dict[str, dict[str, float]]
-"""The definition of a matrix in the config: the path of a CSV file, or the rows."""
+"""The definition of a matrix in the config: the path to a CSV file, or the rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Matrix:
     """A cost matrix over labels. If it is defined in a file, the file is only read when it is
     needed.
 
-    source (MatrixSource): The rows, or the path of a CSV file.
+    source (MatrixSource): The rows, or the path to a CSV file.
     where (str): The name of the matrix in error messages.
     """
 
@@ -71,8 +71,8 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
     """Create a cost matrix. A config block is checked immediately. A file is only checked when it
     is read, because the pipeline must also load on machines without the file.
 
-    source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): The name of the matrix in error messages. The path of a file is appended.
+    source (MatrixSource): The rows, or the path to a CSV file.
+    where (str): The name of the matrix in error messages. For a file, the path is appended.
     RAISES (ValueError): If a block contains an invalid cost (see `Matrix.rows`), or a label that is
         not a valid name in a config.
     """
@@ -99,12 +99,12 @@ def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
             return {}
         # Ignore the first cell, above the gold labels.
         _, *predicted_labels = rows[0]
-        costs_of_labels = []  # pairs of a gold label and its costs
+        costs_of_labels = []  # (gold label, costs) pairs
         for gold, *cells in rows[1:]:
             if len(cells) != len(predicted_labels):
                 expected = f"expected {len(predicted_labels)} costs, got {len(cells)}"
                 raise ValueError(f"row {gold!r}: {expected}")
-            costs = []  # pairs of a predicted label and the cost
+            costs = []  # (predicted label, cost) pairs
             for predicted, cell in zip(predicted_labels, cells):
                 if cell:
                     costs.append((predicted, float(cell)))

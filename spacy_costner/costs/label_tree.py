@@ -23,14 +23,14 @@ from ..caching import cached_property
 from ..validation import check_config_names, without_repetition
 
 TreeSource = str | Path | dict[str, Any]
-"""The definition of a tree in the config: the path of a file, or nested mappings."""
+"""The definition of a tree in the config: the path to a file, or nested mappings."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
     """A label tree. If it is defined in a file, the file is only read when it is needed.
 
-    source (TreeSource): The mappings, or the path of a JSON or YAML file.
+    source (TreeSource): The mappings, or the path to a JSON or YAML file.
     where (str): The name of the tree in error messages.
     """
 
@@ -108,8 +108,8 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     """Create a label tree. A config block is checked immediately. A file is only checked when it is
     read, because the pipeline must also load on machines without the file.
 
-    source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): The name of the tree in error messages. The path of a file is appended.
+    source (TreeSource): The mappings, or the path to a JSON or YAML file.
+    where (str): The name of the tree in error messages. For a file, the path is appended.
     RAISES (ValueError): If a block is not a tree, or if a node is not a valid name in a config.
     """
     if not isinstance(source, dict):
@@ -123,7 +123,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
     """Yield the lineage of each node of a tree, with parents before their children. `nodes` should
-    map the children of a node to their own children. `above` is the lineage of the node, empty at
+    map each child of a node to that child's children. `above` is the lineage of the node, empty at
     the top. `where` is the name of the tree in error messages.
 
     RAISES (ValueError): If `nodes` is not a tree of strings.

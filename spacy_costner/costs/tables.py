@@ -25,10 +25,10 @@ from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
-"""The config block of the default cost."""
+"""The config block for the default cost."""
 
 EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
-"""The default of optional config blocks. It is frozen to prevent accidental changes."""
+"""The default for optional config blocks. It is frozen to prevent accidental changes."""
 
 
 def make_hamming_cost() -> Cost:
@@ -50,7 +50,7 @@ def make_zero_one_cost() -> Cost:
 
 
 def zero_one_cost(tags: TagSet) -> CostTable:
-    """Compute the 0/1 cost, where each wrong label costs 1, including O. A wrong boundary costs 0.
+    """Compute the 0/1 cost, where each wrong label, including O, costs 1. A wrong boundary costs 0.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
 
@@ -64,7 +64,7 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
     """Create the hierarchical cost. See `hierarchical_cost`.
 
     tree (TreeSource): The label tree: a config block, which is saved with the pipeline, or the path
-        of a JSON or YAML file, which is not.
+        to a JSON or YAML file, which is not.
     RAISES (ValueError): If the block is not a tree. See `make_tree`.
     """
     where = "spacy_costner.HierarchicalCost: tree"
@@ -186,7 +186,7 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
     """Create a cost from a user-defined matrix. See `matrix_cost`.
 
     matrix (MatrixSource): The cost matrix: a config block, `matrix.<gold>.<predicted>`, which is
-        saved with the pipeline, or the path of a CSV file, which is not. The first row of the file
+        saved with the pipeline, or the path to a CSV file, which is not. The first row of the file
         contains the predicted labels, and the first cell of each other row the gold label. O is
         written as "O". The diagonal is 0 and can be omitted.
     wrong_boundary (float): The cost of predicting the correct label with a wrong prefix.
@@ -257,11 +257,11 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """Compute the weighted sum of several costs. `terms` contains pairs of a weight and a cost.
+    """Compute the weighted sum of several costs. `terms` contains (weight, cost) pairs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
-    RAISES (ValueError): If a sum is too large for float32, or if a cost function raises the error.
+    RAISES (ValueError): If a sum is too large for float32, or if a cost function raises one.
     """
     # Sums that are too large become infinity. The check below reports them, so suppress NumPy's
     # warning.
@@ -273,8 +273,8 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 
 
 def _expand_to_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels, with O last, to a table over tags. The cost of two tags is the
-    cost of their labels. Different tags of the same label, e.g. B-x and I-x, get the cost on the
+    """Expand a table over labels, with O last, to a table over tags. The cost for two tags is the
+    cost for their labels. Different tags of the same label, e.g. B-x and I-x, get the cost on the
     diagonal, i.e. the cost of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
     # The label index of O is -1, which selects the last row and column.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")

@@ -47,7 +47,7 @@ class Decoding:
     decode (Callable[[Posterior, DecodingSettings], DecodedSpans]): Decodes a batch.
     check (Callable[[Tags, DecodingSettings], Any]): Raises a ValueError if a setting is out of
         range or not compatible with the labels. Called before training and when a model is loaded.
-    settings (DecodingSettings): The initial settings of the component. They can be changed in its
+    settings (DecodingSettings): The component's initial settings. They can be changed in
         `cfg["decoding"]` and are saved with the component.
     tables (Callable[[Tags], Any] | None): Returns additional data to save with the settings, in
         JSON format. None if there is no such data.
@@ -68,8 +68,8 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
         @misc = "spacy_costner.ViterbiDecoding.v1"
         bias = 0.5
 
-    bias (float): A constant added to the scores of all tags except O. Above 0, more entities are
-        predicted.
+    bias (float): A constant added to the scores of all tags except O. A positive bias increases the
+        number of predicted entities.
     labels (dict[str, float]): The biases of individual labels, which override the overall bias.
     RAISES (ValueError): If a bias is not finite, or a label is not a valid name in a config. See
         `check_config_names`.

@@ -1,7 +1,7 @@
 """Minimum-expected-cost decoding, optionally with inner nodes of a label tree.
 
 With a tree, a node above several labels can be predicted instead of a label, e.g. "person" above
-"doctor" and "patient". Nodes have tags like labels: B-person, I-person, and so on.
+"doctor" and "patient". Like labels, nodes have tags: B-person, I-person, and so on.
 
 In shapes, N is the number of tokens, K the number of chain tags, and A the number of tags that can
 be predicted: the K chain tags, followed by the tags of nodes.
@@ -42,7 +42,7 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
         tree = "assets/tree.json"
 
     cost (Cost): The cost of each mistake.
-    tree (TreeSource | None): A label tree whose inner nodes can be predicted, too. See
+    tree (TreeSource | None): A label tree whose inner nodes can also be predicted. See
         `find_inner_nodes`. If the model can't distinguish the labels below a node, the node has a
         lower expected cost than the labels. The cost has to be defined for the nodes. If None, only
         labels are predicted.
@@ -78,7 +78,8 @@ class MinCost:
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    Ties are broken in favor of paths with fewer nodes, and then of a higher sum_t log p(y_t = a_t).
+    Ties are broken in favor of paths with fewer nodes, then of paths with a higher
+    sum_t log p(y_t = a_t).
     Two tags of a token are tied if their expected costs, including the best continuations, differ
     by at most 1e-6 of the largest cost.
 
@@ -175,8 +176,8 @@ class MinCost:
         try:
             choices = self._make_choices(tags)
         except ValueError:
-            # A file of the cost or the tree may be missing. Use the saved choices if they were
-            # created from the same cost, tree and labels.
+            # The file that defines the cost or the tree may be missing. Use the saved choices if
+            # they were created from the same cost, tree and labels.
             saved = self._saved
             is_of_this_config = saved.get("of") == self._origin
             has_these_labels = saved.get("chain") == list(tags.labels)
@@ -272,9 +273,9 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
 
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """Find the inner nodes that can be predicted instead of a label: all nodes that are the lowest
-    common ancestor of two labels and not a label themselves. (Any other node above labels is above
-    the same labels as one of these nodes, or above a single label.) Return the labels below each
-    node, in the order of the nodes in the tree.
+    common ancestor of two labels and are not labels themselves. (Any other node above labels is
+    above the same labels as one of these nodes, or above a single label.) Return the labels below
+    each node, in the order of the nodes in the tree.
 
     RAISES (ValueError): If the tree can't be read or a label is not in the tree.
     """

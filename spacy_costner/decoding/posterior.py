@@ -96,7 +96,7 @@ class Posterior:
             self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
     def with_temperature(self, temperature: Temperature) -> "Posterior":
-        """Return the posterior for the same scores with another temperature."""
+        """Return the posterior for the same scores at a different temperature."""
         return replace(self, temperature=temperature)
 
     @cached_property
@@ -187,7 +187,8 @@ class Posterior:
             B-x at b, I-x at the tokens after it, and L-x at e - 1           BILUO
             B-x at b, I-x at the tokens after it, and not I-x at e           IOB2
 
-        In BILUO, a single token has U-x. In IOB2, whitespace at e may have I-x. See `is_space`.
+        In BILUO, a single-token entity has the tag U-x. In IOB2, whitespace at e may have the tag
+        I-x. See `is_space`.
 
         entities (Entities): Arbitrary entities. They may overlap.
         covers (Array2d | None): True for the chain labels covered by each label of the entities.
@@ -214,13 +215,13 @@ class Posterior:
         """Compute the probability that all tokens of a span are O.
 
         The chain may have several tags for O: tag 0, and tags for an O directly before an entity.
-        All tokens except the last one therefore have tag 0, and the last one has any tag for O. For
-        a span from b to e - 1:
+        All tokens except the last one therefore have tag 0, and the last one may have any tag for
+        O. For a span from b to e - 1:
 
             sum over the tags o of O:  p(y_b = ... = y_{e-2} = 0, y_{e-1} = o)
 
-        begin (Ints1d), end (Ints1d): The index of the first token, and the index after the last
-            token, of each span. Spans must not be empty. Shapes: (E,)
+        begin (Ints1d), end (Ints1d): The index of each span's first token, and the index after
+            its last token. Spans must not be empty. Shapes: (E,)
         RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
         pieces = self._cut_spans(begin, end)
@@ -271,7 +272,7 @@ class Posterior:
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """Find the sequences of the first and the last token of each span. `begin` contains the
+        """Find the sequences that contain each span's first and last token. `begin` contains the
         first token of each span, `end` the token after the last one. Shapes: (E,)"""
         # A token belongs to the last sequence that begins at or before it.
         first_sequence = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1
@@ -347,8 +348,8 @@ class Posterior:
         tokens and a floor of 0.01, there are at most a million entities of 32 bytes each.
 
         floor (float): The minimum probability of an entity.
-        lowest_floor (float): The lower limit of `floor`, which limits the memory usage.
-        RETURNS (tuple[Entities, Floats1d]): The entities, sorted by begin and end, and their
+        lowest_floor (float): The lowest allowed `floor`, which limits the memory usage.
+        RETURNS (tuple[Entities, Floats1d]): The entities, sorted by start and end, and their
             probabilities. Shape: (E,)
         """
         begin, end, label, probs = self.forward_backward.likely_entities(
@@ -372,11 +373,11 @@ class SegmentLogProbs(NamedTuple):
 
 
 class SpanPieces(NamedTuple):
-    """The P pieces of spans of tokens. Each piece is within a single sequence.
+    """The P pieces that spans of tokens are split into. Each piece is within a single sequence.
 
     span (Ints1d): The index of the original span of each piece. Shape: (P,)
-    begin (Ints1d): The index in the batch of the first token of each piece. Shape: (P,)
-    end (Ints1d): The index after the last token of each piece. Shape: (P,)
+    begin (Ints1d): The index of each piece's first token in the batch. Shape: (P,)
+    end (Ints1d): The index after each piece's last token. Shape: (P,)
     """
 
     span: Ints1d

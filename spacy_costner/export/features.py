@@ -62,7 +62,7 @@ LEAST_COUNT = 10
 
 
 class WebFeatures(NamedTuple):
-    """The features of a web page.
+    """The features of a model, described for a web page.
 
     columns (list[Description]): The columns, in the order of their weight rows.
     arrays (dict[str, ArrayXd]): The arrays of the columns, by name.
@@ -178,7 +178,7 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
     """Describe a column of pairs of adjacent values, if the values depend only on the word."""
     if not isinstance(column.base, (WordColumn, AttributeColumn)):
         raise refusal(f"features of pairs of {column.base.name}")
-    # The ids in the base column of the two values of each pair. Shapes: (P,)
+    # The ids of each pair's two values in the base column. Shapes: (P,)
     left, right = column.pairs
     arrays["left"] = left.astype("int32")
     arrays["right"] = right.astype("int32")
@@ -186,13 +186,13 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
 
 
 def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the values next to other occurrences of the word."""
+    """Describe a column with the values next to other occurrences of the word."""
     base = _word_attribute(column.base.name)
     return {"kind": "elsewhere", "base": base, "side": column.side, "n_nearest": column.n_nearest}
 
 
 def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the labels that the first pass predicts for other occurrences of the
+    """Describe a column with the labels that the first pass predicts for other occurrences of the
     word."""
     attribute = _word_attribute(column.attribute)
     return {
@@ -237,8 +237,8 @@ def refusal(feature: str) -> ValueError:
 
 def find_private_rows(features: Features) -> Array1d:
     """Find the weight rows that could reveal annotations or rare words, e.g. names of people: the
-    rows of label memory, of words that are rare in the training data, and of features derived from
-    these words. They are excluded from a page unless `keep_memory` is set.
+    rows for label memory, for words that are rare in the training data, and for features derived
+    from these words. They are excluded from a page unless `keep_memory` is set.
 
     features (Features): The features of the model.
     RETURNS (Array1d): True for private rows. Shape: (V,)
@@ -260,7 +260,7 @@ def find_private_rows(features: Features) -> Array1d:
 def _private_values(
     column: Column, counts: dict[int, int], is_private_value: dict[str, Array1d]
 ) -> Array1d:
-    """Find the values of a column with private rows (see `find_private_rows`), based on the word
+    """Find which values of a column have private rows (see `find_private_rows`), based on the word
     counts (see `_count_words`) and the results for the previous columns, by name. Return a mask of
     shape (n_values,)."""
     if isinstance(column, MemoryColumn):

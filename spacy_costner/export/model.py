@@ -1,8 +1,9 @@
 """Export of a trained pipeline to a model file for a web page or JavaScript module, which doesn't
 require Python.
 
-The file contains everything that `javascript/recognizer.js` reads. Unsupported features raise an
-error that names them before anything is written. V is the number of features, K the number of tags.
+The file contains everything that `javascript/recognizer.js` reads. If a feature is
+unsupported, an error that names it is raised before anything is written. V is the number of
+features, K the number of tags.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,7 +74,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     features, weights = linear_part(ner.model)
     weights_of_passes = [weights]
     tags_of_passes = [ner.chain_tags]
-    # If labels were read from docs instead, a first pass has no weights.
+    # A first pass has no weights if its labels are read from docs instead.
     first_pass = first_pass_of(ner.model)
     if first_pass is not None and first_pass.weights.is_allocated:
         weights_of_passes.insert(0, first_pass.weights)
@@ -150,7 +151,7 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """Return the name of a component's decoding, as used by the argument `decoding` of `init`.
+    """Return the name of a component's decoding, as used by the `decoding` argument of `init`.
 
     RAISES (ValueError): If the decoding has no such name.
     """
@@ -168,9 +169,9 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 
 
 def _find_component(nlp: Language) -> CostSensitiveNER:
-    """Return the component of a pipeline.
+    """Return the `cost_sensitive_ner` component of a pipeline.
 
-    RAISES (ValueError): If the pipeline doesn't contain exactly one component, or if the component
+    RAISES (ValueError): If the pipeline doesn't contain exactly one such component, or if it
         isn't trained or has an unsupported model.
     """
     components = find_components(nlp)
@@ -259,8 +260,8 @@ def _select_used(
     selected_features, rows = features.select(has_weights)
     emissions_of_passes: list[Floats2d] = []
     for weights in weights_of_passes:
-        # If a value has weights at one offset, `select` keeps it at all offsets of its column. At
-        # the other offsets, its weights are set to 0, even if they were excluded as private.
+        # If a value has weights at one offset, `select` keeps it at all offsets of its column. Set
+        # its weights at the other offsets to 0, because some may have been excluded as private.
         is_kept = has_weights[rows]
         emissions_of_passes.append(numpy.where(is_kept[:, None], weights.emissions[rows], 0))
     return selected_features, emissions_of_passes
@@ -278,11 +279,11 @@ def _describe_pass(
     The header is read by the class `Pass` in recognizer.js.
 
     To reduce the file size, weights are converted to integers: a weight is number * 2 ** exponent.
-    Rows in which all numbers are 0 are omitted. Since many of the other features have identical
+    Rows in which all numbers are 0 are omitted. Since many of the remaining features have identical
     rows, the file contains each distinct row once, and the index of the row for each feature.
 
-    The feature weights are passed as `emissions`, with shape (V, K). Only the weights for
-    transitions, start and end are used from `weights`. All of them are included in the file."""
+    The feature weights are passed as `emissions`, with shape (V, K). `weights` only provides the
+    weights for transitions, start and end, all of which are included in the file."""
     # Shape: (K + 2, K)
     chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
     numbers, exponent = to_whole_numbers(emissions)
@@ -360,7 +361,7 @@ def _describe_temperature(ner: CostSensitiveNER) -> dict[str, Any]:
 
 def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
     """Describe the guarantee of the guaranteed set in JSON format. Return None if there is no
-    guarantee, or if it depends on groups of docs, because the text of a page has no group."""
+    guarantee, or if it depends on groups of docs, because the text in a page has no group."""
     if promise is None or promise.by_group is not None:
         return None
     thresholds = promise.groups[""]  # the key for all docs

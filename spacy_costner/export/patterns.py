@@ -143,8 +143,8 @@ def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
 
 def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
     """Add the characters that a set contains if case is ignored. For example, (97, 97), which is
-    "a", becomes (65, 65), (97, 97). `regex` is the same set as a case-insensitive Python
-    regular expression."""
+    "a", becomes (65, 65), (97, 97). `regex` is a case-insensitive Python regular
+    expression for the same set."""
     cased_characters = _characters_with_case()
     matched_characters = set(regex.findall(cased_characters))
     # One byte per code point: 1 if the character is in the set, otherwise 0.
@@ -198,8 +198,8 @@ def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
 def _write_code(code: int, outside: bool = False) -> str:
     """Write a character, given by its code point. Special characters are escaped with a backslash.
     All characters except letters, numbers, punctuation and symbols are written as numeric escapes.
-    If the character is outside of a set, [...], a hyphen is not a special character, and must not
-    be escaped because of JavaScript's "u" flag."""
+    Outside of a set, [...], a hyphen is not a special character, and JavaScript's "u" flag forbids
+    escaping it."""
     char = chr(code)
     if char in SYNTAX and not (outside and char == "-"):
         return f"\\{char}"
@@ -233,7 +233,7 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
     """
     least, most, tree = value
     narrowest, widest = tree.getwidth()
-    # Items that are repeated at most once or always empty have the same matches in both languages.
+    # Items that are always empty or repeated at most once match the same text in both languages.
     if narrowest == 0 and most != 1 and widest > 0:
         raise ValueError(
             "expected a pattern that doesn't repeat an empty match: JavaScript repeats it "

@@ -1,5 +1,5 @@
 """Integration with Presidio (https://microsoft.github.io/presidio), which redacts personal data.
-Presidio uses the probabilities of our pipelines' entities as scores, and their guaranteed sets.
+Presidio receives our pipelines' entities or guaranteed sets, with probabilities as scores.
 
 Requires the extra `presidio`. No other module imports this module. A Presidio entity, e.g.
 "PERSON", is an entity type, like our labels. A mapping assigns a Presidio entity to each of our
@@ -40,7 +40,7 @@ DEFAULT_SCORE = 0.85
 
 class CostnerNlpEngine(SpacyNlpEngine):
     """A Presidio NLP engine that runs our pipelines, one per language. See `find_scored_spans` for
-    its entities.
+    the entities it returns.
 
     A label that is not in `model_to_presidio_entity_mapping` keeps its name. Pipelines are never
     downloaded.
@@ -160,8 +160,8 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
     token is assigned to at most one span: if spans overlap, the less probable span loses the shared
     tokens.
 
-    doc (Doc): A doc processed by a pipeline for which `prepare` was called. It contains no
-        alternatives to entities, which would be treated as entities.
+    doc (Doc): A doc processed by a pipeline for which `prepare` was called. It must not
+        contain alternatives to entities, which would be treated as entities.
     default_score (float): The score of entities without a probability.
     RETURNS (list[tuple[Span, float]]): The spans and their scores, sorted by start.
     """
@@ -202,8 +202,8 @@ def _without_overlap(doc: Doc, scored_spans: list[tuple[Span, float]]) -> list[t
     disjoint: list[tuple[Span, float]] = []
     for span, score in sorted(scored_spans, key=_score, reverse=True):
         is_free_in_span = is_free[span.start : span.end]
-        # Find the pieces of the span, i.e. runs of free tokens. A run begins or ends if a token
-        # differs from the previous token. For example, True False False True has edges at 0, 1, 3
+        # Find the pieces of the span, i.e. runs of free tokens. A run begins or ends where a token
+        # differs from the previous one. For example, True False False True has edges at 0, 1, 3
         # and 4: the first run is from 0 to 1 (exclusive), the second one starts at 3.
         edges = numpy.flatnonzero(numpy.diff(is_free_in_span, prepend=False, append=False))
         edges += span.start
@@ -263,7 +263,7 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 def check_pipeline(name: str | Path) -> None:
     """Check that a pipeline is an installed package or a directory. Presidio would try to download
-    other pipelines.
+    any other pipeline.
 
     RAISES (ValueError): If it is neither.
     """

@@ -1,7 +1,7 @@
-"""Building blocks of losses. Most losses are the difference of two scores of a sequence: the score
-of wrong paths, which training decreases, minus the score of gold, which training increases. Gold is
-the annotation of a sequence: its gold path or, if the annotation is partial, the tags that are
-allowed at each token.
+"""Building blocks of losses. Most losses are the difference between two scores of a sequence: the
+score of wrong paths, which training decreases, minus the score of gold, which training increases.
+Gold is the annotation of a sequence: its gold path or, if the annotation is partial, the tags that
+are allowed at each token.
 
 If annotators rejected some spans (incorrect spans), the chain has copies of tags, which distinguish
 paths with these spans from other paths. A copy has the same scores as the tag that it is tied to.
@@ -20,8 +20,8 @@ from ..ragged import sequence_ids
 from ..types import Gold, LossResult, Potentials, ScoreWithVjp, add_to, map_scores
 
 Transform = Callable[[Floats1d], tuple[Floats1d, Floats1d]]
-"""A function that maps the difference of two scores of each sequence to its loss and the derivative
-of the loss with respect to the difference. Shapes: (B,)"""
+"""A function that maps the difference between two scores of each sequence to the loss and its
+derivative with respect to the difference. Shapes: (B,)"""
 
 
 def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
@@ -35,14 +35,14 @@ def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
 def difference_of_scores(
     lowered: ScoreWithVjp, raised: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
-    """Compute a loss defined as the difference of two scores of each sequence, and its gradient.
-    The loss is the weighted sum of transform(lowered - raised) over sequences.
+    """Compute a loss defined as the difference between two scores of each sequence.
+    It is the weighted sum of transform(lowered - raised) over sequences.
 
     lowered (ScoreWithVjp): The score that training decreases, such as log Z.
     raised (ScoreWithVjp): The score that training increases, such as the score of gold.
     gold (Gold): The gold paths, with the weights of sequences.
-    transform (Transform | None): A function to apply to the differences, such as `hinge`. None: use
-        the differences.
+    transform (Transform | None): A function to apply to the differences, such as `hinge`. If
+        None, the differences are used.
     RETURNS (LossResult): The loss and its gradient.
     """
     lowered_scores, backprop_lowered = lowered

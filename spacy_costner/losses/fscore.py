@@ -159,7 +159,7 @@ these counts to the gradient with respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = 1, which are the model's expected counts.
+    """Compute the counts of `mce_f` for psi = 1, i.e. the model's expected counts.
 
         TP = sum over gold entities of p(entity)
         FN = sum over gold entities of 1 - p(entity)
@@ -189,7 +189,7 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
         d_tp, d_fp, d_fn = derivatives
         # p is added to TP, and subtracted from FP and FN.
         d_p = entity_weight * (d_tp - d_fp - d_fn)
-        d_log_p = d_p * p  # as p = exp(log p)
+        d_log_p = d_p * p  # because p = exp(log p)
         d_opened = d_fp * sequence_weight
         return paths.backprop((backprop_log_p, d_log_p), (backprop_opened, d_opened))
 
@@ -199,10 +199,11 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 def best_counts(
     potentials: Potentials, gold: Gold, *, slope: float, offset: float
 ) -> CountsWithVjp:
-    """Compute the counts of `mce_f` with psi = inf, which are smoothed counts on the best paths.
+    """Compute the counts of `mce_f` for psi = inf, i.e. smoothed counts on the best paths.
 
     A place consists of the tokens of a wrong entity in the best path that is not gold (see
-    `segments_in_places`). For each gold entity and each place, d is the difference of two scores:
+    `segments_in_places`). For each gold entity and each place, d is the difference between two
+    scores:
 
         d = (score of the best path without it) - (score of the best path with it)
 
@@ -262,8 +263,8 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """Return the index of the highest score in each of G groups. If several scores are equal, the
-    last one is returned. `group` contains the group of each score, from 0 to G - 1. Groups can't be
+    """Return the index of the highest score in each of G groups. In case of a tie, the last
+    index is returned. `group` contains the group of each score, from 0 to G - 1. Groups can't be
     empty. Shapes: (R,), (R,) to (G,)"""
     # Sort by group, then by score. The highest score of a group directly precedes the next group.
     order = numpy.lexsort((scores, group))
@@ -272,8 +273,8 @@ def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
-    """Return the false positives of the best competitor, which is the best path that is not gold:
-    its entities that are not gold entities. Entities that begin at a token without annotation are
+    """Return the false positives in the best competitor, i.e. the entities in the best path that is
+    not gold, except for gold entities. Entities that begin at a token without annotation are
     skipped, because they may be correct."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
@@ -339,8 +340,9 @@ def segments_in_places(
         places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
     ) -> None:
         """Add R segments of T tokens each, given their places and tags. `after` is True for the
-        tags that may follow each segment. None: all tags may follow. `is_gold` determines whether
-        the segments have the gold tags in all of their places. Shapes: (R,), (R, T), (R, K)"""
+        tags that may follow each segment. If None, all tags may follow. `is_gold` determines
+        whether the segments have the gold tags in all of their places.
+        Shapes: (R,), (R, T), (R, K)"""
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
         first_token = begin[places]
@@ -388,8 +390,8 @@ def _find_ends_of_places(wrong: Segments, gold: Gold, potentials: Potentials) ->
 
 
 def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
-    """Compute a number for each entity that is the same for entities with the same tokens and the
-    same first tag. Shape: (S,)"""
+    """Number entities, so that entities with the same tokens and the same first tag get the same
+    number. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
     # The number consists of three digits: the first tag, the start (below N), and the end (at most

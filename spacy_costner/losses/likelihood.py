@@ -19,12 +19,12 @@ from .composition import (
 
 
 def make_sequential() -> Loss:
-    """Create the likelihood of whole paths: see `sequential`."""
+    """Create the likelihood loss for whole paths: see `sequential`."""
     return Loss(sequential)
 
 
 def make_pointwise() -> Loss:
-    """Create the likelihood of individual tags: see `pointwise`."""
+    """Create the likelihood loss for individual tags: see `pointwise`."""
     return Loss(pointwise, weighs_tokens=True)
 
 

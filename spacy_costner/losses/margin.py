@@ -2,7 +2,7 @@
 expected cost, also called risk.
 
 In formulas, y* is the gold path, C(y*, y) the cost of predicting the path y instead, and m the
-multiplier of costs.
+cost multiplier.
 """
 
 from functools import partial
@@ -48,7 +48,7 @@ def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Los
     """
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
-    # The hinge has kinks. It only compares scores, so they are not log-probabilities.
+    # The hinge has kinks. It only compares scores, so they can't be converted to probabilities.
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
 
 
@@ -57,7 +57,7 @@ def make_risk(*, cost: Cost | None = None) -> Loss:
 
     cost (Cost | None): The cost of each mistake. Defaults to the Hamming cost.
     """
-    # The risk isn't convex, so training has to start from the weights of another loss.
+    # The risk isn't convex, so training has to start from weights trained with another loss.
     return Loss(risk, cost or hamming_cost, needs_start=True)
 
 
@@ -128,7 +128,7 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """An upper bound on m times the risk that requires only two passes over the chain.
+    """An upper bound on m times the risk, which requires only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 

@@ -1,6 +1,5 @@
 """Minimum classification error (MCE): a smoothed count of sequences with mistakes or of wrong tags.
-With logistic smoothing, a sequence counts more the further the scores of its competitors are above
-the score of gold.
+With logistic smoothing, the further the competitors score above gold, the more a sequence counts.
 
 A competitor is a path that is not gold. In shapes, B is the number of sequences, N the number of
 tokens, and K the number of tags.
@@ -49,8 +48,9 @@ def make_mce(
     psi (float): How strongly better competitors outweigh worse ones. Must be above 0. With 1,
         competitors are weighted by probability. With "inf", only the best competitor is used.
     normalise (bool): Whether to average competitors instead of summing them.
-    distance (str): How to compare gold with its competitors: "log-ratio" is the difference of their
-        scores, "ratio" the ratio of exp(score), and "difference" the difference of probabilities.
+    distance (str): How to compare gold with its competitors: "log-ratio" is the difference between
+        their scores, "ratio" the ratio of exp(score), and "difference" the difference between
+        their probabilities.
     unit (str): What to count: each "sequence" with a mistake, or each "token" with a wrong tag.
         "token" requires psi = inf, which uses only the best competitor.
     RAISES (ValueError): If a parameter is out of range, or incompatible with another parameter.
@@ -102,9 +102,9 @@ def mce(
     g is the score of a path, y* the gold path and Y the set of all legal paths. l is either the
     sigmoid, 1 / (1 + exp(-x)), or the logistic, log(1 + exp(x)) / slope, with x = slope d + offset.
     The factor 1 / (|Y| - 1) is used only with `normalise`. With psi = inf, d compares gold with the
-    best competitor. With partial annotation, the paths that agree with it are summed in the same
-    way as competitors, using their number instead of |Y| - 1. The sigmoid isn't convex, so start
-    from a model that was trained with the likelihood.
+    best competitor. With partial annotation, the paths that agree with it are summed like the
+    competitors, with their number in place of |Y| - 1. The sigmoid isn't convex, so start from a
+    model that was trained with the likelihood.
 
     The distance d can also take other forms:
 
@@ -116,8 +116,8 @@ def mce(
     steepest with an offset of -slope.
 
     With the unit "token" and psi = inf, the loss is the sum of w_t l(d_t). d_t compares the best
-    path with the correct tag at token t with the best path with another tag at this token, and w_t
-    is the weight of the token.
+    path that has the correct tag at token t to the best path that has another tag there. w_t is the
+    weight of the token.
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10; eq 14 for tokens; the appendix for distances.
     For "difference", the paper's g is replaced by exp(g) / Z, because g has to be positive to be

@@ -120,11 +120,12 @@ def mira(
 def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
-    """Compute the squared distance between two paths for each sequence. f counts the occurrences of
-    each feature in a path. For the features of a path, see `mira`. For `features`, see
-    `Gold.features`. Shapes: (N,), (N,), (N, S) to (B,)
+    """Compute the squared distance between two paths for each sequence:
 
         n = || f(y) - f(y') ||^2
+
+    f(y) contains the number of times each feature occurs in path y. For the features of a path, see
+    `mira`. For `features`, see `Gold.features`. Shapes: (N,), (N,), (N, S) to (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
@@ -169,9 +170,9 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
 
         sum_f (n_f - n'_f)^2
 
-    n_f and n'_f are the numbers of times that feature f occurs in a group of the first and the
-    second array. `groups` contains the group of each position in both arrays, and `pair` contains
-    the two arrays. Shapes: (R,), (R,) and (R,) to (G,)
+    For each group, n_f and n'_f are the counts of feature f in the first and the second array.
+    `groups` contains the group of each position in both arrays, and `pair` contains the two
+    arrays. Shapes: (R,), (R,) and (R,) to (G,)
     """
     xp = get_array_module(groups)
     if len(groups) == 0:  # an empty array has no maximum

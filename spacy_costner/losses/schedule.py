@@ -19,8 +19,8 @@ def make_schedule(
         ends, counted from the beginning of training.
     epochs (Sequence[float]): The same, measured in passes over the training data.
     RAISES (ValueError): If an argument is not a loss (or is a schedule), if there are fewer than
-        two losses, if the number of ends isn't the number of losses minus 1, if the ends aren't
-        finite, positive and increasing, or if both steps and epochs are set.
+        two losses, if the number of ends isn't one less than the number of losses, if the ends
+        aren't finite, positive and increasing, or if both steps and epochs are set.
     """
     where = "spacy_costner.Schedule"
     for loss in losses:

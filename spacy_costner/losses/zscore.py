@@ -26,7 +26,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     multiplier (float): The amount added to a score per unit of cost. Must be above 0.
     RAISES (ValueError): If the multiplier is not above 0 or not finite.
     """
-    # `above` returns the number, or raises an error with the names of the loss and the parameter.
+    # `above` returns the number, or raises an error that names the loss and the parameter.
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
     # The loss is a ratio over the batch. The trained scores can't be converted to probabilities.
@@ -40,8 +40,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
 
         loss = - sum (s(y*) - mu) / sqrt(sum sigma^2)
 
-    mu and sigma^2 are the mean and the variance of the score over all legal paths, with equal
-    probabilities. With a cost, s(y) is replaced by s(y) + m C(y*, y). If all legal paths have the
+    mu and sigma^2 are the mean and the variance of the score over all legal paths, treated as
+    equally likely. With a cost, s(y) is replaced by s(y) + m C(y*, y). If all legal paths have the
     same score, the loss and its gradient are 0, so start from a model that was trained with the
     likelihood.
 

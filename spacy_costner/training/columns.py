@@ -19,7 +19,7 @@ class Columns:
     """Named columns with a row for each token. If a column isn't written for some docs, their rows
     are 0. Columns that are never written don't exist.
 
-    folder (Path | None): The directory for the files of the columns. None: keep them in memory.
+    folder (Path | None): The directory for the files. If None, the columns are kept in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -64,7 +64,7 @@ class StoredColumn:
     read. Skipped rows are 0 if a later row is written.
 
     folder (Path | None): The directory for the column's file, which is unnamed and deleted when the
-        process ends. None: keep the rows in memory.
+        process ends. If None, the rows are kept in memory.
     first_rows (ArrayXd): Any rows of the column, used to determine the data type and the shape of a
         row.
     """

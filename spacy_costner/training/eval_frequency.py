@@ -1,8 +1,8 @@
-"""How often `spacy train` evaluates the model, and a callback that ensures sufficient evaluations.
+"""How often `spacy train` evaluates the model, and a callback that ensures it does so often enough.
 
 `spacy train` evaluates at the first step and then every `eval_frequency` steps. It saves the best
-of the evaluated models as "model-best". On a small corpus, training may end before the second
-evaluation. In this case, "model-best" is the model after the first step, which has hardly been
+evaluated model as "model-best". On a small corpus, training may end before the second
+evaluation. In this case, "model-best" is the model after the first step, when it has hardly been
 trained.
 """
 
@@ -26,8 +26,8 @@ N_PASSES = 10
 number of steps per epoch depends on the order, and the minimum is used."""
 
 UNCERTAIN = 100
-"""The safety margin for other document orders: an epoch may be shorter by 1 step per this number of
-steps."""
+"""The safety margin for other document orders, in which an epoch may be shorter by 1 step per this
+number of steps."""
 
 
 class Evaluations(NamedTuple):
@@ -35,7 +35,7 @@ class Evaluations(NamedTuple):
 
     steps_per_epoch (int): The number of steps in the shortest epoch.
     n_steps (int | None): The number of steps after which training ends, unless it stops early.
-        None: no limit.
+        None means no limit.
     frequency (int): The setting `eval_frequency`, in steps.
     """
 
@@ -45,7 +45,7 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether there is an evaluation after step 0, at which the model has hardly been
+        """Whether there is an evaluation after step 0, when the model has hardly been
         trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
@@ -84,7 +84,7 @@ class Evaluations(NamedTuple):
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest_frequency)
-        # The minimum number of sufficient evaluations, at equal distances up to the last step.
+        # The smallest sufficient number of evaluations, evenly spaced up to the last step.
         # (Steps are numbered from 0.) The last step may be slightly earlier than `n_steps`
         # suggests, if other orders have fewer steps. If there is only step 0, any frequency is
         # valid.
@@ -103,7 +103,7 @@ def count_evaluations(
 
     training (Mapping[str, Any]): The resolved [training] block of the config.
     examples (Iterable[Example]): The training corpus.
-    before_init (Callable | None): The resolved `before_init` callback of [initialize]. If it is
+    before_init (Callable | None): The resolved `before_init` callback from [initialize]. If it is
         `evaluate_each_epoch`, the returned frequency is the one that the callback will set.
     RETURNS (Evaluations | None): The evaluations, or None if the corpus is a stream, which has no
         epochs.
@@ -118,7 +118,7 @@ def count_evaluations(
         n_passes = min(max_epochs, N_PASSES)
     steps_of_epochs = _count_steps(list(examples), training["batcher"], n_passes)
 
-    # The limits on the number of steps. Training ends at the lowest of them.
+    # The limits on the number of steps. Training ends at the lowest one.
     limits: list[int] = []
     if max_epochs:
         # Assume that all further epochs are as long as the last counted epoch.
@@ -156,12 +156,12 @@ def _count_steps(
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """Determine when `spacy train` evaluates, given a config. The training corpus of the config is
-    read.
+    """Determine when `spacy train` evaluates, given a config. This reads the config's training
+    corpus.
 
     config (Config): A config for `spacy train`. It may be incomplete.
-    nlp (Language | None): The pipeline used to read the corpus. None: the config's pipeline,
-        without its components.
+    nlp (Language | None): The pipeline used to read the corpus. Defaults to the config's
+        pipeline, without its components.
     RETURNS (Evaluations | None): The evaluations, or None if the corpus is a stream.
     RAISES (ValueError, OSError): If the config is invalid, or the corpus can't be read.
     """
@@ -211,8 +211,8 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
     """Temporarily remove the callback `evaluate_each_epoch` from a pipeline's config. Use this
-    context manager to initialize a pipeline that isn't trained with `spacy train`: other training
-    ignores `eval_frequency`, and the callback would read the corpus unnecessarily."""
+    context manager to initialize a pipeline that isn't trained with `spacy train`: other kinds of
+    training ignore `eval_frequency`, and the callback would read the corpus unnecessarily."""
     block = nlp.config["initialize"]
     callback = block["before_init"]
     if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:

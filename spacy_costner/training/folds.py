@@ -157,8 +157,8 @@ def divide_for_first_pass(
 
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
-    """Assign each text to a fold for the first pass. The first docs of all texts are divided into
-    batches, and the batches into folds, with gold docs in each fold: see `separate_soft_targets`.
+    """Assign each text to a fold for the first pass. Batches are created from the first doc with
+    each text, and divided into folds, with gold docs in each fold: see `separate_soft_targets`.
     Returns the folds, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
     for group in separate_soft_targets(select_first(examples)):
@@ -173,9 +173,8 @@ def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
 
 def separate_soft_targets(examples: Iterable[Example]) -> list[list[Example]]:
     """Separate the examples with soft targets from the others. Each of the two groups is divided
-    into folds separately. A corpus may contain all gold docs first, and with folds of consecutive
-    docs, the only gold would be in one fold. The weights for that fold would be trained without
-    gold."""
+    into folds separately. A corpus may contain all gold docs first, so a single fold of consecutive
+    docs could contain all of the gold. The weights for that fold would be trained without gold."""
     gold: list[Example] = []
     soft: list[Example] = []
     for eg in examples:

@@ -2,12 +2,12 @@
 additional tags.
 
 A chain scores single tags and pairs of consecutive tags. These don't determine whether exactly the
-tokens s to e are an entity. So the four tags of the label (begin, inside, last and unit, as in
-BILUO) are copied for each token s at which an incorrect span starts. All tokens of an entity of
-this label that starts at s must use the copies. A copy has the same scores as its original, so the
-scores of paths don't change. However, a single tag now identifies paths with the incorrect span:
-the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need to handle
-incorrect spans.
+tokens s to e are an entity. So the four tags of the span's label (begin, inside, last and unit,
+as in BILUO) are copied for each token s at which an incorrect span starts. An entity of this label
+that starts at s must use the copies for all of its tokens. A copy has the same scores as its
+original, so the scores of paths don't change. However, a single tag now identifies paths with the
+incorrect span: the copy of "last" at e. Gold excludes this tag. The chain's algorithms don't need
+to handle incorrect spans.
 
 For example, "New York City" is not a LOC. The tags B-LOC, I-LOC, L-LOC and U-LOC are copied as b,
 i, l and u. At "New", a LOC can only begin with b or u, and b can only be followed by i or l. Gold
@@ -169,7 +169,7 @@ def _number_copies(
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Number the tags of copies, label by label. Their indices follow the indices of the K tags of
     the chain. Returns the corresponding tag of the original chain for each of the K' tags, and the
-    index of the first of the four tags for each copy, keyed by its label and index."""
+    index of the first of the four tags for each copy, keyed by the copy's label and index."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):

@@ -47,7 +47,7 @@ def sentence_ids(doc: Doc) -> list[int]:
 
 
 def sentence_ids_of_texts(texts: Sequence[str], is_start: Sequence[bool]) -> list[int]:
-    """Compute the hashes of `sentence_ids` from the texts of a doc's tokens.
+    """Compute the same hashes as `sentence_ids`, from the texts of a doc's tokens.
 
     texts (Sequence[str]): The texts of the tokens of a doc.
     is_start (Sequence[bool]): Whether each token is annotated as a sentence start: see
@@ -145,8 +145,8 @@ def pack_ids(ids: Iterable[int]) -> str:
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """Read the hashes from a string created by `pack_ids`. Invalid strings may raise any kind of
-    error."""
+    """Read the hashes from a string created by `pack_ids`. An invalid string may raise any kind
+    of error."""
     if not packed:
         return numpy.zeros(0, dtype="uint32")
     if not packed.startswith(PACKED):

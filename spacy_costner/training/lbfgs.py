@@ -68,8 +68,8 @@ MEMINFO = Path("/proc/meminfo")
 
 
 class Penalty(NamedTuple):
-    """Coefficients c2 of the penalty c2 w^2 of a weight w. The values were chosen on development
-    data: see docs/linear.md.
+    """The coefficients c2 in the penalty c2 w^2 on a weight w. The values were chosen on
+    development data: see docs/linear.md.
 
     features (float): The coefficient for the weights of features and of the chain.
     vectors (float): The coefficient for the weights of static vectors.
@@ -90,7 +90,7 @@ class BatchTargets(NamedTuple):
     rows (Ints2d): For each token, the rows of the table from `TotalLoss.make_table` that add up to
         its scores, padded with -1. Shape: (N, S)
     targets (Targets): The targets.
-    share (float): The weight of their loss: 1, or less if there are two segmentations. See
+    share (float): The weight of the loss: 1, or less if there are two segmentations. See
         `Segmentations.shares`.
     """
 
@@ -139,10 +139,10 @@ class TotalLoss:
     tags (Tags): The tags of the chain, or `Tags.collapsed`, with a single O.
     examples (Sequence[Example]): The training examples.
     c2 (float): The penalty coefficient of the weights.
-    c2_of_vectors (float | None): The penalty coefficient of the weights of static vectors. None:
-        `c2`.
-    inputs (Inputs | None): The features and vectors of the examples. None: extract them when the
-        object is created.
+    c2_of_vectors (float | None): The penalty coefficient of the weights of static vectors. Defaults
+        to `c2`.
+    inputs (Inputs | None): The features and vectors of the examples. If None, they are extracted
+        when the object is created.
     RAISES (ValueError): See `Objective.targets`.
     """
 
@@ -207,7 +207,7 @@ class TotalLoss:
         return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the value and gradient of the function for a vector of weights, in float64.
+        """Compute the value and gradient of the function at a vector of weights, in float64.
         Shapes of the vector and the gradient: (D,)"""
         loss = self.objective.loss.stage_at(Progress())
         weights = vector.reshape(self.shape)
@@ -446,12 +446,12 @@ def minimise_by_lbfgs(
     """Minimise a function by L-BFGS. A KeyboardInterrupt ends the minimisation, and the best vector
     so far is returned.
 
-    Each iteration takes a step in the direction of `descent_direction`, which is halved until the
-    value decreases sufficiently.
+    Each iteration takes a step in the direction given by `descent_direction`. The step is halved
+    until the value decreases sufficiently.
 
     function (Callable): Returns the value and the gradient for a vector. Shapes: (D,) to (D,)
     start (Floats1d): The initial vector. Shape: (D,)
-    max_iter (int | None): The maximum number of iterations. None: no limit.
+    max_iter (int | None): The maximum number of iterations. None means no limit.
     tolerance (float): The minimisation ends when the relative decrease of the value over the last
         `PERIOD` iterations is below this number. CRFsuite calls it `delta`.
     RETURNS (Minimum): The best vector, its value, and why the minimisation ended.
@@ -520,8 +520,8 @@ def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list
 def search_line(
     evaluate: Callable[[Floats1d], Iterate], point: Iterate, direction: Floats1d
 ) -> Iterate | None:
-    """Take a step in a direction, and halve it until the value decreases sufficiently. Returns the
-    new point, or None if no step achieves this. Shape of the direction: (D,)"""
+    """Take a step in a direction, and halve the step until the value decreases sufficiently. Return
+    the new point, or None if no step achieves this. Shape of the direction: (D,)"""
     slope = float(point.gradient @ direction)
     for size in 0.5 ** numpy.arange(MOST_STEP_SIZES):  # 1, 1/2, 1/4, 1/8, ...
         new_point = evaluate(point.vector + size * direction)

@@ -1,4 +1,4 @@
-"""A noisy-channel model of annotators: infers true tags from annotations that contain errors.
+"""A noisy-channel model of annotators, which infers true tags from annotations with errors.
 
 An annotator, such as a crowd worker, a language model or a gazetteer, has tagged texts. Its answers
 are o, and the true path y is unknown. The annotator's errors are described by a table: the
@@ -19,7 +19,7 @@ evidence. With the evidence added to its emissions, the chain computes the exact
 text and the answers.
 
 Tables are estimated from texts with known true tags and, by expectation maximisation, from the
-other texts. Tables have many rows, most of which are rare. Each row is therefore smoothed with
+other texts. Tables have many rows, most of them rarely used. Each row is therefore smoothed with
 pseudo-counts, distributed like the annotator's errors averaged over all labels.
 
 Dawid and Skene (1979): Maximum likelihood estimation of observer error-rates using the EM
@@ -48,7 +48,7 @@ N_ADDED = 5.0
 that is tied across labels."""
 
 N_START = 1.0
-"""The number of pseudo-counts added for each kind of row when the estimation starts. They describe
+"""The number of pseudo-counts added for each kind of row at the start of estimation. They describe
 an annotator who mostly agrees with the truth."""
 
 AGREES_AT_START = 0.8
@@ -88,9 +88,9 @@ class Answers(NamedTuple):
 class Batch(NamedTuple):
     """Texts with answers, and a model's distribution over their paths.
 
-    potentials (Potentials): The scores of the model.
-    tags (Tags): The tags of its chain.
-    answers (Sequence[Answers]): The answers of each annotator.
+    potentials (Potentials): The model's scores.
+    tags (Tags): The tags of the model's chain.
+    answers (Sequence[Answers]): Each annotator's answers.
     doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
     """
 
@@ -126,7 +126,7 @@ class Ties(NamedTuple):
 class Estimate(NamedTuple):
     """The estimated tables of all annotators.
 
-    tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    tables (list[Floats3d]): Each annotator's table. Shape: (S, C, C)
     counts (list[Floats3d]): For each annotator, the expected number of tokens with each state, true
         tag and observed tag, including tokens with a known true tag. Shape: (S, C, C)
     objective (list[float]): The log-likelihood of the answers and the pseudo-counts in each
@@ -161,10 +161,10 @@ def add_evidence(
     """Add the evidence of the answers to the scores of a model. With these scores, the chain
     computes the posterior given the text and the answers.
 
-    potentials (Potentials): The scores of the model.
-    tags (Tags): The tags of its chain.
-    answers (Sequence[Answers]): The answers of each annotator.
-    tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    potentials (Potentials): The model's scores.
+    tags (Tags): The tags of the model's chain.
+    answers (Sequence[Answers]): Each annotator's answers.
+    tables (Sequence[Floats3d]): Each annotator's table. Shape: (S, C, C)
     RETURNS (Potentials): The scores, including the evidence.
     RAISES (ValueError): If the shape of a table doesn't match the labels, or answers have the wrong
         number of tokens.
@@ -288,8 +288,8 @@ class TableEstimator(NamedTuple):
 
     added (Floats3d): The pseudo-counts. Shape: (S, C, C)
     tied (Ties): Which entries of the table are tied.
-    spread (Floats3d | None): The distribution of the probability of tied entries over the observed
-        tags of a row. None: each row is estimated separately. Shape: (S, C, C)
+    spread (Floats3d | None): How the probability of tied entries is distributed over the
+        observed tags of a row. If None, each row is estimated separately. Shape: (S, C, C)
     """
 
     added: Floats3d
@@ -357,7 +357,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
     """Compute how often each annotator is expected to assign each tag, by state and true tag.
 
     batches (Sequence[Batch]): Texts with answers.
-    tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    tables (Sequence[Floats3d]): Each annotator's table. Shape: (S, C, C)
     RETURNS (Expected): The expected counts.
     """
     counts = [numpy.zeros(table.shape) for table in tables]

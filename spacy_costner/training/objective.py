@@ -1,12 +1,12 @@
 """The training objective: creates targets from examples, and computes the loss from targets and
 scores.
 
-Targets are the inputs of a loss other than the model's scores: see `targets`. A loss may have
+Targets are the inputs of a loss, apart from the model's scores: see `targets`. A loss may have
 several stages, each using a different loss: see `LossSchedule`. Soft targets are a teacher's
 probabilities of paths: see `soft_targets`.
 
-A doc may have borders, such as sentence starts, where its chain can be cut. Every other epoch cuts
-docs at their borders: see `segmentations`.
+A doc may have borders, such as sentence starts, where its chain can be cut. In every other
+epoch, docs are cut at their borders: see `segmentations`.
 
 In shapes, B is the number of sequences that docs are cut into, N the number of tokens, S the number
 of features per token, and K the number of tags.
@@ -83,7 +83,7 @@ class Objective:
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
         # Set by `CostSensitiveNER.initialize`: see `read_annotation`.
         self.labels_are_given = True
-        # Warnings about the annotation that were already issued. They are not repeated.
+        # Warnings about the annotation that have already been issued. They are not repeated.
         self._warned: set[str] = set()
 
     def targets(
@@ -117,8 +117,8 @@ class Objective:
         epoch: int,
         features: Ints2d | None = None,
     ) -> Targets:
-        """Create the targets of a batch for a single epoch. The result is the same as for
-        `targets(...).in_epoch(epoch)`, but only one segmentation is computed.
+        """Create the targets of a batch for a single epoch. This is equivalent to
+        `targets(...).in_epoch(epoch)`, but computes only one segmentation.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
@@ -191,7 +191,7 @@ class Objective:
 
         if loss.is_ratio:
             return result, 1
-        n_annotated = int((targets.gold.tags >= 0).sum())  # -1 is missing annotation
+        n_annotated = int((targets.gold.tags >= 0).sum())  # -1: missing annotation
         return result, max(n_annotated, 1)
 
     def check_costs(self, tags: Tags) -> list[list[list[float]] | None]:
@@ -255,7 +255,7 @@ class Objective:
 
 def check_finite(scores: Potentials, name: str) -> None:
     """Check that all scores are finite. Call this before updating the model, because an update with
-    other scores would corrupt its weights.
+    other scores would corrupt the weights.
 
     scores (Potentials): The model's scores.
     name (str): The name of the component, for the error message.
@@ -277,7 +277,7 @@ def to_loss_inputs(
 ) -> tuple[Potentials, Gold]:
     """Create the inputs of a loss: the potentials, with minus infinity for impossible paths, and
     gold, with costs if the loss has any. Both are on the same device as the scores. `table`
-    contains the cost of each mistake. Its tags are the tags of the annotation, with a single O."""
+    contains the cost of each mistake, for the tags of the annotation, with a single O."""
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:

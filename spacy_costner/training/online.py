@@ -135,11 +135,11 @@ def train(
     weights (Trainable): The weights.
     objective (Objective): The training objective.
     batches (Batches): The batches. Their lists are shuffled in place.
-    optimizer (Optimizer): The optimizer of the config. For sparse weights, it only determines
+    optimizer (Optimizer): The optimizer from the config. For sparse weights, it only determines
         whether averages are kept (see `SparseWeights`). It is also used to train the hidden layer.
-    max_epochs (int): The maximum number of epochs. 0: no limit.
-    max_steps (int): The maximum number of steps. 0: no limit. At least one of the two limits must
-        be set.
+    max_epochs (int): The maximum number of epochs. 0 means no limit.
+    max_steps (int): The maximum number of steps. 0 means no limit. At least one of the two limits
+        must be set.
     dropout (float): The fraction of the tokens' features to drop at random.
     progress (Progress): The training progress so far.
     shuffle (Callable): Shuffles a list in place.
@@ -196,8 +196,8 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """Return the number of training steps, for the progress bar. The limits are the same as for
-    `train`. Returns 0 if there is no limit."""
+    """Return the number of training steps, for the progress bar, or 0 if there is no limit. See
+    `train` for the limits."""
     n_steps_of_epochs = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps_of_epochs and max_steps:
         return min(n_steps_of_epochs, max_steps)

@@ -1,5 +1,5 @@
 """Division of docs into pieces, so that all training steps have about the same number of words,
-regardless of the lengths of docs.
+regardless of how long the docs are.
 
 A piece is a doc or a part of a doc. The chain treats it as a separate sequence. Its tokens have the
 same features as in the whole doc, including features of tokens just before and after the piece. The
@@ -143,7 +143,7 @@ def read_pieces(
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The training examples. They are read once.
     most_words (int | None): The maximum number of words in a piece, which is exceeded only if the
-        doc can't be cut. None: `MOST_WORDS_OF_PIECE`.
+        doc can't be cut. Defaults to `MOST_WORDS_OF_PIECE`.
     cache (Path | None): The directory for files with the features and targets of tokens. If set,
         docs are not kept in memory.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
@@ -228,7 +228,7 @@ def cut_long_docs(
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
     """Return the cuts that make each sequence of `targets` a piece. In `targets`, docs are cut at
     their borders. A doc with soft targets is a single piece, which `PieceStore.read` cuts into
-    sequences. The result has the same format as for `cut_long_docs`."""
+    sequences. The result has the same format as in `cut_long_docs`."""
     # The first token of each sequence, counted over the batch. Shape: (B,)
     sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
@@ -291,7 +291,7 @@ class TokenStore:
     values are added when a batch is created.
 
     features (Features): The features of the model.
-    folder (Path | None): The directory for files. None: keep all data in memory.
+    folder (Path | None): The directory for files. If None, all data is kept in memory.
     """
 
     def __init__(self, features: Features, folder: Path | None = None) -> None:
@@ -399,7 +399,7 @@ class PieceStore:
         """Add a piece, and return its index. `tokens` and `tokens_of_doc` are the slices of the
         corpus that contain the piece and its doc. `weight` is the weight of the doc, or NaN if it
         has none."""
-        reach = self.tokens.features.reach  # neighbours per side that features use
+        reach = self.tokens.features.reach  # how many neighbours on each side features use
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
         window_end = min(tokens_of_doc.stop, tokens.stop + reach)
         self._places.extend([tokens.start, tokens.stop, window_begin, window_end])
@@ -461,17 +461,17 @@ class PieceStore:
         window_lengths = (window_end - window_begin).astype("int32")
         features = self.tokens.gather(value_ids, window_lengths)
 
-        # Remove the tokens around the pieces. They were only needed to compute features of
-        # neighbours.
+        # Remove the tokens around the pieces. They were only needed for the features of the pieces'
+        # tokens.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
             return features, tokens
         return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
     def _read_allowed_tags(self, tokens: Ints1d) -> Array2d | None:
-        """Return a mask of the tags that agree with gold, for the given tokens of the corpus. None
-        if gold is complete for all of them, because the column "tags" is then sufficient. Shapes:
-        (N,) to (N, K)"""
+        """Return a mask of the tags that agree with gold, for the given tokens of the corpus.
+        Return None if gold is complete for all of them, because the column "tags" is then
+        sufficient. Shapes: (N,) to (N, K)"""
         is_allowed = self.columns.read("allowed", tokens)
         if is_allowed is None or not is_allowed.any():
             return None
@@ -482,8 +482,8 @@ class PieceStore:
         return is_allowed
 
     def _read_possible_tags(self, tokens: Ints1d) -> Array2d | None:
-        """Return a mask of the possible tags, for the given tokens of the corpus. None if all tags
-        are possible. Shapes: (N,) to (N, K)"""
+        """Return a mask of the possible tags, for the given tokens of the corpus, or None if all
+        tags are possible. Shapes: (N,) to (N, K)"""
         is_possible = self.tokens.columns.read("possible", tokens)
         if is_possible is None or not is_possible.any():
             return None
@@ -493,8 +493,8 @@ class PieceStore:
         return is_possible
 
     def _read_weights(self, pieces: Ints1d) -> Floats1d | None:
-        """Return the weights of pieces, given their indices. None if no doc has a weight. Shapes:
-        (B,)"""
+        """Return the weights of pieces, given their indices, or None if no doc has a weight.
+        Shapes: (B,)"""
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None

@@ -2,7 +2,7 @@
 
 A border is a position at which a doc's chain is cut, such as the end of a sentence (see `borders`).
 Docs with borders are learned both as one sequence of the chain and as the sequences between their
-borders. The first epoch uses whole docs, the second epoch cuts them, and so on, so that a model
+borders. The first epoch uses whole docs, the second uses cut docs, and so on, so that a model
 learns both.
 """
 
@@ -19,7 +19,7 @@ docs and whole docs add up to 1. Chosen on development data: see docs/linear.md.
 
 
 def cuts_docs(epoch: int) -> bool:
-    """Check whether docs are cut at their borders in an epoch. Every other epoch cuts docs,
+    """Check whether docs are cut at their borders in an epoch. They are cut in every other epoch,
     starting with the second one. Epochs are numbered from 0."""
     # Cutting docs in more or fewer epochs doesn't improve results on development data: see
     # docs/linear.md.
@@ -32,8 +32,8 @@ class Segmentations(Generic[T]):
     `Targets` or a list of batches.
 
     by_doc (T): The data for whole docs.
-    by_sequence (T | None): The data for docs that are cut at their borders. None: no doc has
-        borders, and all epochs use `by_doc`.
+    by_sequence (T | None): The data for docs that are cut at their borders. If None, no doc
+        has borders, and all epochs use `by_doc`.
     """
 
     by_doc: T
@@ -41,8 +41,8 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """The data for epochs that cut docs at their borders: `by_sequence` or, if no doc has
-        borders, `by_doc`."""
+        """The data for epochs in which docs are cut at their borders: `by_sequence` or, if no doc
+        has borders, `by_doc`."""
         if self.by_sequence is None:
             return self.by_doc
         return self.by_sequence

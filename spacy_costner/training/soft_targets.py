@@ -49,7 +49,7 @@ each of them. Shape: (B,)"""
 class SoftTargets(NamedTuple):
     """The soft targets of a batch.
 
-    expected (Potentials): The expected counts of the teacher: each tag at each token, each
+    expected (Potentials): The teacher's expected counts: each tag at each token, each
         transition, and each tag at the start and the end. Transitions, start and end are summed
         over docs. All counts are multiplied by the weights of the docs.
         Shapes: (N, K), (K, K), (K,), (K,)
@@ -98,8 +98,8 @@ def expectations(
 
     potentials (Potentials): The teacher's potentials.
     tags (Tags): The tags of the teacher's chain.
-    doc_of_sequence (Ints1d | None): The doc of each sequence. None: each sequence is a doc.
-        Shape: (B,)
+    doc_of_sequence (Ints1d | None): The doc of each sequence. If None, each sequence is a
+        doc. Shape: (B,)
     YIELDS (SavedSoftTargets): The soft targets of each doc.
     """
     if doc_of_sequence is None:
@@ -249,9 +249,9 @@ def cut_as_teacher(
 class SoftTargetDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
-    example_number (int): The index of its example in the batch.
-    tokens (slice): Its tokens in the batch.
-    saved (SavedSoftTargets): Its soft targets.
+    example_number (int): The index of the doc's example in the batch.
+    tokens (slice): The doc's tokens in the batch.
+    saved (SavedSoftTargets): The doc's soft targets.
     student_tag_masks (Array2d): For each of the finest tags, a mask that is True for the
         corresponding tag of the student: see `_map_to_student_tags`. Shape: (K', K)
     """
@@ -291,7 +291,7 @@ def read_soft_targets(
     constraints (Constraints): The student's possible paths.
     lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
     doc_of_sequence (Ints1d): The index of each sequence's example. Shape: (B,)
-    weights (Floats1d | None): The weights of the examples. None: 1. Shape: (D,)
+    weights (Floats1d | None): The weights of the examples. If None, they are 1. Shape: (D,)
     RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, or None if no doc has any, and a
         mask that is True for excluded examples. Shape: (D,)
     RAISES (ValueError): If a teacher's label isn't in the student's tags.
@@ -306,8 +306,8 @@ def read_soft_targets(
     if constraints.emissions is not None:
         is_possible = constraints.emissions.copy()
     for doc in soft_target_docs:
-        # If none of the finest tags corresponds to a tag of the student, the teacher doesn't have
-        # its label.
+        # If none of the finest tags corresponds to a student tag, the teacher doesn't know the
+        # tag's label.
         is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
     # Without preset entities, at least one path is possible for both the student and its teacher: O
@@ -329,8 +329,8 @@ def read_soft_targets(
             entropy += weight * doc.saved["entropy"]
         else:
             is_left_out[doc.example_number] = True
-            # Without a possible path, log Z would be minus infinity, and multiplying it by 0 gives
-            # NaN.
+            # Without a possible path, log Z would be minus infinity, and multiplying it by 0 would
+            # give NaN.
             is_possible[doc.tokens] = True
 
     constraints = constraints._replace(emissions=is_possible)

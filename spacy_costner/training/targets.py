@@ -1,7 +1,7 @@
 """Training targets: which paths are possible, which are correct, and how they are weighted.
 
 First, `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
-and creates the targets: the inputs of a loss other than the model's scores. It is called once for
+and creates the targets: the inputs of a loss, apart from the model's scores. It is called once for
 each segmentation of the docs (see `segmentations`).
 
 Preset entities are entities that were set on the predicted doc before the component runs. The
@@ -35,7 +35,7 @@ from .incorrect_spans import exclude_spans, read_incorrect_spans
 from .soft_targets import SoftTargets, cut_as_teacher, read_soft_targets
 
 NEGATED = "!"
-"""The prefix that marks labels of spans that are not entities in spaCy 2. spaCy 3 rejects it."""
+"""The label prefix that marks spans as non-entities in spaCy 2. spaCy 3 rejects it."""
 
 WEIGHT = "spacy_costner.weight"
 """The key in `doc.user_data` for the weight of a training doc, as written by `distill`."""
@@ -227,8 +227,8 @@ class AnnotatedBatch:
     constraints (Constraints): The possible paths.
     path (Ints1d): The gold tag of each token, or -1 if the annotation is missing, as returned by
         `Tags.gold_path`. Shape: (N,)
-    token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
-    example_weights (Floats1d | None): The weight of each example. None: 1. Shape: (D,)
+    token_weights (Floats1d | None): The weight of each token. If None, it is 1. Shape: (N,)
+    example_weights (Floats1d | None): The weight of each example. If None, it is 1. Shape: (D,)
     """
 
     tags: Tags
@@ -287,7 +287,7 @@ def read_annotation(
     RETURNS (AnnotatedBatch): The annotation.
     RAISES (ValueError): If spans with `own_labels` overlap (see `Annotation.as_entities`), if an
         extension attribute of the weights is not registered or its value is not a valid weight, or
-        if a label begins with "!", which marks spans that are not entities in spaCy 2.
+        if a label begins with "!", which marks spans as non-entities in spaCy 2.
     """
     labels = tags.labels if labels_are_given else None
     examples = [annotation.as_entities(eg, labels) for eg in examples]
@@ -370,7 +370,7 @@ def _warn_of_entities(
 
 
 def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
-    """Raise an error for labels that mark spans that are not entities in spaCy 2.
+    """Raise an error for labels that mark spans as non-entities in spaCy 2.
 
     RAISES (ValueError): If a label begins with "!".
     """

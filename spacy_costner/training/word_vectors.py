@@ -44,7 +44,7 @@ CHUNK = 1 << 22
 """The number of tokens to process at a time when counting contexts. It limits memory use."""
 
 MOST_PAIRS = 1 << 23
-"""The number of pairs of a word and a context to count at a time. It limits memory use."""
+"""The number of word-context pairs to count at a time. It limits memory use."""
 
 SMALL_SIDE = 1000
 """If a matrix has at most this number of rows or columns, all of its singular values are computed,
@@ -89,7 +89,7 @@ def learn_word_vectors(
     dim (int): The number of dimensions of the vectors, D, at least 1. If the rank of the matrix is
         lower, the vectors have fewer dimensions.
     min_count (int): The minimum frequency for a word to get a vector.
-    seed (int): The random seed of the decomposition.
+    seed (int): The random seed for the decomposition.
     RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
         frequent than expected by chance, or if its contexts aren't represented by any of the D
         dimensions.
@@ -99,7 +99,7 @@ def learn_word_vectors(
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
     """
-    # Check for errors before reading the text, which may take long.
+    # Check for errors before reading the text, which may take a long time.
     require_scipy()
     if dim < 1:
         raise ValueError(f"vectors: dim: expected at least 1, got {dim}")
@@ -150,7 +150,7 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     # 1. Number the forms in order of their first occurrence. Looking up a new form in this
     # dictionary assigns the next number to it.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
-    # Separate sentences by entries of -1, so that contexts don't cross sentence boundaries.
+    # Separate sentences with entries of -1, so that contexts don't cross sentence boundaries.
     gap = array("i", [-1] * WINDOW)
     numbers = array("i", gap)
     for sentence in sentences:
@@ -201,7 +201,7 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
     blocks: list[Any] = [csr_matrix((0, len(smoothed_counts)), dtype="float32")]
     # Process ranges of words, because the pairs of all words may not fit in memory.
     for first, end in divide_words(word_counts):
-        # The row, column and count n(w, c) of each pair of a context and a word in this range.
+        # The row, column and count n(w, c) of each word-context pair with a word in this range.
         pairs = count_pairs(tokens, first, end, n_context_words).tocoo()
         # n(w) n(c)^.75 of each pair. Shape: (number of pairs,)
         by_chance = word_counts[first + pairs.row] * smoothed_counts[pairs.col]
@@ -235,7 +235,7 @@ def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[F
 def pairs_at_offset(
     tokens: Ints1d, places: Ints1d, offset: int, n_context_words: int
 ) -> tuple[Ints1d, Ints1d]:
-    """Return the pairs of a word and a context at the given offset. `places` contains the positions
+    """Return the word-context pairs at the given offset. `places` contains the positions
     of the words, as indices in `tokens`. Only the first `n_context_words` words are used as
     contexts. Returns the word and the context word of each pair."""
     neighbours = tokens[places + offset]
@@ -244,9 +244,9 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges with at most `MOST_PAIRS` pairs of a word and a context. A single
-    word with more pairs is a separate range. `word_counts` contains the number of pairs of each
-    word. Yields the start and end (exclusive) of each range. Shape: (W,)"""
+    """Divide words into ranges with at most `MOST_PAIRS` word-context pairs. A word
+    with more pairs gets a separate range. `word_counts` contains the number of pairs of each word.
+    Yields the start and end (exclusive) of each range. Shape: (W,)"""
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
@@ -279,9 +279,9 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     """Compute a vector for each row of a matrix by singular value decomposition, U S V'. The
     vectors are the rows of U S^.5 for the largest singular values, normalized to length 1. The
     matrix is a SciPy `csr_matrix` without empty rows. `dim` is the number of singular values, D.
-    There are fewer if the rank of the matrix is lower. `seed` is the random seed of the iteration's
-    initial vector. Rows that are orthogonal to all of these singular vectors get a zero vector.
-    Shapes: (W, C) to (W, D)"""
+    There are fewer if the rank of the matrix is lower. `seed` is the random seed for the initial
+    vector of the iteration. Rows that are orthogonal to all of these singular vectors get a zero
+    vector. Shapes: (W, C) to (W, D)"""
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):
         left_vectors, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
