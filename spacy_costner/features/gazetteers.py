@@ -1,7 +1,7 @@
-"""Features of gazetteers, which are lists of phrases, such as the names of cities.
+"""Features based on gazetteers, which are lists of phrases, such as the names of cities.
 
 The value of a token is its position in a matched phrase: "B" for the first token, "I" for a token
-inside, "L" for the last token, or "U" if it's the only one.
+inside, "L" for the last token, or "U" for the only token.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class GazetteerColumn(KeyColumn):
         return self.gazetteer.find(docs, hash_of)
 
     def save(self, saved: SavedColumns) -> None:
-        """Write the values, which are positions, and the phrases."""
+        """Write the values (the positions) and the phrases."""
         super().save(saved)
         saved["phrases"][self.name] = self.gazetteer.phrases
 
@@ -102,12 +102,12 @@ class Gazetteer:
         n_tokens = sum(len(doc) for doc in docs)
         positions = numpy.zeros(n_tokens, dtype="uint64")
 
-        first_of_doc = 0  # the index in the batch of the doc's first token
+        first_of_doc = 0  # the batch index of the doc's first token
         for doc in docs:
             matcher = self._matcher_of(doc.vocab)
             spans = matcher(doc, as_spans=True)
             for span in filter_spans(spans):  # keep the longest of overlapping spans
-                # The indices in the batch of the span's first and last token.
+                # The batch indices of the span's first and last token.
                 first_token = first_of_doc + span.start
                 last_token = first_of_doc + span.end - 1
                 if first_token == last_token:
