@@ -31,7 +31,8 @@ class PairColumn(BatchColumn):
         self._set_pairs(numpy.zeros(0, dtype="int64"))
 
     def _set_pairs(self, pairs: Array1d) -> None:
-        """Set the P pairs in the order of their ids, (P,), and build the map from pairs to ids."""
+        """Set the P pairs, in the order of their ids, and build the map from pairs to ids.
+        Shape: (P,)"""
         self._pairs = pairs
         self._ids = id_map(pairs.astype("uint64"))
 
@@ -56,7 +57,7 @@ class PairColumn(BatchColumn):
 
     def select(self, selection: Selection) -> "PairColumn":
         """Create a copy of the column with only the pairs to keep. Some values of the base column
-        are removed and the others get new ids, so the pairs are rebuilt from the new ids."""
+        may be removed and the others get new ids, so the pairs are rebuilt from the new ids."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])

@@ -107,7 +107,7 @@ def join_tokens(batches: Sequence[Tokens]) -> Tokens:
 class TokenReader:
     """Reads everything that a set of columns requires from docs. Can be shared between threads.
 
-    attributes (Sequence[str]): The attributes and extension attributes of tokens to read.
+    attributes (Sequence[str]): The token attributes and extension attributes to read.
     lexeme_attributes (Sequence[str]): The lexeme attributes that word features depend on, in
         addition to the word itself.
     doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs directly, keyed by

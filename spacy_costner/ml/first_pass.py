@@ -148,7 +148,7 @@ class FirstPass(Shim):
         """Do nothing, because the weights stay on the CPU."""
 
     def select(self, rows: Ints1d) -> "FirstPass":
-        """Create a first pass with only some of the features, to be saved. `rows` contains the
+        """Create a first pass with only some of the features, for saving. `rows` contains the
         indices of the V' features to keep. Shape: (V',)"""
         first_pass = FirstPass(
             self.settings, self.average_power, self.n_epochs, self.weights.keep_all

@@ -29,7 +29,7 @@ HIDDEN_VECTOR_DROPOUT = 0.2
 like `UNIT_DROPOUT`: see docs/linear.md."""
 
 UNIT_DROPOUT = 0.2
-"""The dropout rate for hidden units, which are drawn separately for each token."""
+"""The dropout rate for hidden units. The units to drop are drawn separately for each token."""
 
 
 class HiddenInputs(NamedTuple):
@@ -166,7 +166,7 @@ class HiddenLayer(Shim):
         return units @ self.weights.outer
 
     def _sum_inputs(self, batch: FeatureBatch) -> Floats2d:
-        """Compute the sum of the inputs of each unit, without the bias. Shape: (N, H)"""
+        """Compute the weighted sum of the inputs to each unit, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.from_batch(batch).score(self.weights.inner)
         # The batch has word ids, so use the cached sums of the words.
@@ -205,8 +205,8 @@ class HiddenLayer(Shim):
         inner, bias, outer = self.weights
         inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
-        # Dropped units are multiplied by 0. The others are scaled up, so that the mean of their sum
-        # doesn't change. Shape: (N, H)
+        # Dropped units are multiplied by 0. The others are scaled up, so that the expected values
+        # don't change. Shape: (N, H)
         is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
         factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
         units *= factors
@@ -323,7 +323,7 @@ class WithHiddenLayer(NamedTuple):
     layer: HiddenLayer
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
-        """Score docs by their features."""
+        """Score docs based on their features."""
         scores = self.weights.potentials(batch)
         return scores._replace(emissions=scores.emissions + self.layer.score(batch))
 

@@ -1,4 +1,4 @@
-"""A CRF with sparse features and the vectors of a Tok2Vec: a hybrid.
+"""A hybrid CRF with both sparse features and a Tok2Vec.
 
 The emissions are the sum of the emissions of two parts. The sparse part is a linear model (see
 `sparse`). The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and

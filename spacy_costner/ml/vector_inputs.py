@@ -62,7 +62,7 @@ class VectorInputs(NamedTuple):
         return products.reshape(self.n_products, n_tags)
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """Compute the scores that the vectors add to the tokens with the given weights.
+        """Compute the scores that the vectors add to the tokens' scores, using the given weights.
         Shapes: (O D, K) to (N, K)"""
         return sparse.sum_rows(self.rows, self.products(weights))
 
@@ -105,8 +105,8 @@ def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
     """Find the distinct ids in `ids` and number them. Several times faster than `numpy.unique`,
     because it doesn't sort. Ids have to be between 0 and `n_ids` - 1. Returns the distinct ids, and
     the index of each of `ids` among them. Shapes: (N,) to (U,), (N,)"""
-    # The last position of each id in `ids`: if ids are equal, the last one is written last. Other
-    # entries are uninitialized and never read.
+    # The last position of each id in `ids`: if an id is repeated, its last position is written
+    # last. Other entries are uninitialized and never read.
     last_place = numpy.empty(n_ids, dtype="int32")
     last_place[ids] = numpy.arange(len(ids), dtype="int32")
     is_last = last_place[ids] == numpy.arange(len(ids))

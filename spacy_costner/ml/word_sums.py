@@ -143,7 +143,7 @@ class WordSums(NamedTuple):
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
         """Compute the scores that the words in the tokens' windows add to the tokens.
 
-        word_ids (Ints1d): The id in the cache of each token's word. Shape: (N,)
+        word_ids (Ints1d): The cache id of each token's word. Shape: (N,)
         lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
         RETURNS (Floats2d): The scores to add. Shape: (N, K)
         """
