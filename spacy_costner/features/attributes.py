@@ -23,7 +23,7 @@ class KeyColumn(StringColumn, BatchColumn):
     read."""
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values and build the map from their hashes to their ids."""
+        """Set the values and build the map from hashes to ids."""
         super().set_values(values)
         self._ids = string_id_map(values)
 

@@ -149,7 +149,7 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of clusters of a word."""
+        """The maximum number of clusters per word."""
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
@@ -177,11 +177,11 @@ class ClusterColumn(StringColumn, BatchColumn):
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
     def words_in(self, strings: StringStore) -> list[str]:
-        """Return the words of a string store that have clusters."""
+        """Return the words in a string store that have clusters."""
         return [word for word, _ in self._rows_of_words(strings)]
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
-        """Yield the words of a string store that have clusters together with their rows in
+        """Yield the words in a string store that have clusters, together with their rows in
         `_cluster_ids`, in row order."""
         bits_of_keys = int(LOWEST_32_BITS)
         word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}

@@ -191,7 +191,7 @@ class Column(ABC):
         return {}
 
     def words_in(self, strings: StringStore) -> Sequence[str]:
-        """Return the words of a string store that `examples_of_values` can show."""
+        """Return the words in a string store that `examples_of_values` can show."""
         return ()
 
 

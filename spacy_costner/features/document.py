@@ -58,7 +58,7 @@ class DocumentColumn(LabelColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of features of a token."""
+        """The maximum number of features per token."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
@@ -107,8 +107,8 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     # The sum of the probabilities in each group. Shape: (number of groups, L + 1)
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
     numpy.add.at(sums, group_of_token, probabilities[tokens])
-    # The sums over the other tokens of the group, excluding the token itself. `share_ids` divides
-    # them by the number of these tokens.
+    # The sums over the other tokens in each token's group. `share_ids` divides them by the number
+    # of these tokens.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

@@ -175,8 +175,9 @@ def nearest_elsewhere(
 def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
     """Look up the values of the tokens before (`side` is -1) or after (1) the given tokens.
     `value_ids` contains the value id of each token in a batch, and each of the M rows of `tokens`
-    contains up to n tokens. -1 means none in both. Returns the value ids for each row in descending
-    order. Duplicate values in a row are replaced with -1. Shapes: (N,), (M, n) to (M, n)"""
+    contains up to n tokens. In both arrays, -1 means none. Returns the value ids for each row in
+    descending order. Duplicate values in a row are replaced with -1.
+    Shapes: (N,), (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. Tokens at the doc boundary have no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)

@@ -140,7 +140,7 @@ class Features(Shim):
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None if vectors aren't inputs,
+        """How many words in the training docs have a static vector. None if vectors aren't inputs,
         or if the model was loaded and hasn't been trained since."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return None
@@ -154,7 +154,7 @@ class Features(Shim):
         docs (Sequence[Doc]): The docs, with all attributes that the template uses.
         is_train (bool): Whether the model is being trained on the labels of these docs. If so,
             label memory ignores the labels counted in the token's own unit, such as its doc.
-        by_word (bool): Whether the model caches the weight sum of each word. The batch then
+        by_word (bool): Whether the model caches the weight sum of each word. If so, the batch
             contains word ids instead of the rows that depend only on the word.
         RETURNS (FeatureBatch): The features of all tokens in the docs.
         RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't registered,
@@ -214,8 +214,8 @@ class Features(Shim):
 
     @property
     def reach(self) -> int:
-        """The largest distance, in tokens, to another token whose values or static vectors are used
-        as features of a token."""
+        """The largest offset, in absolute value, at which tokens use the values or static vectors
+        of other tokens."""
         lookup = self.lookup
         # `type_slots` have the same offsets as `hidden_slots`.
         slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
@@ -268,7 +268,7 @@ class Features(Shim):
         return names
 
     def words_in(self, strings: StringStore) -> Iterator[str]:
-        """Yield the words of a string store that can appear in feature names: see `names`."""
+        """Yield the words in a string store that can appear in feature names: see `names`."""
         for column in self._columns or []:
             yield from column.words_in(strings)
 
@@ -363,7 +363,7 @@ class Features(Shim):
         return srsly.msgpack_dumps(saved)
 
     def _layouts(self) -> list[list[Any]]:
-        """Return the layout of each column of the template. A saved vocabulary can only be loaded
+        """Return the layout of each column in the template. A saved vocabulary can only be loaded
         if its layouts are the same: see `Column.layout`."""
         return [column.layout for column in self.template.make_columns()]
 

@@ -44,7 +44,7 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Match the phrases in docs and return the hash of each token's position: see
+        """Find the phrases in docs and return the hash of each token's position: see
         `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
@@ -93,7 +93,7 @@ class Gazetteer:
         return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Match the phrases in docs.
+        """Find the phrases in docs.
 
         hash_of (HashOf): Function to hash a position.
         RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the

@@ -17,7 +17,8 @@ from ..files.compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
 """Mask that selects the bits of a hash to store. In a model with 30,000 words, the probability that
-two of them share these bits is .1, and one in 140,000 unknown words is mistaken for a known one."""
+any two of them share these bits is .1, and one in 140,000 unknown words is mistaken for a known
+one."""
 
 TRIAL_LEVEL = 1
 """The zlib compression level used to check which of two encodings is shorter."""
@@ -125,5 +126,5 @@ def unpack_hashes(data: bytes) -> Array1d:
     RAISES (Exception): Any exception, if the data is damaged or contains too many hashes.
     """
     # Hashes behave like random numbers. Even 40 million sorted hashes take up at least one byte
-    # each: log2(2^32 / 40e6) + 1.4 bits. (Some may be identical.)
+    # each: log2(2^32 / 40e6) + 1.4 bits. Only identical hashes take up less.
     return unpack(data, most=max(1000, len(data))).view("uint32")

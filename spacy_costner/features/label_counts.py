@@ -206,7 +206,7 @@ class LabelCounts:
         return text_ids[order], units[order].astype("int32")
 
     def take_counts(self, attribute: str) -> Counts:
-        """Return the counts of an attribute once all docs have been counted. Can only be called
+        """Return the counts for an attribute once all docs have been counted. Can only be called
         once per attribute, because the attribute's data is removed to save memory.
 
         attribute (str): The attribute to return the counts for.

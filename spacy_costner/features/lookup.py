@@ -286,7 +286,7 @@ class Lookup:
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
-        if cache.n_words > MOST_CACHED_WORDS:  # limit the memory of the cache
+        if cache.n_words > MOST_CACHED_WORDS:  # limit the cache's memory usage
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
             word_ids[:] = -1  # the new cache is empty

@@ -107,7 +107,7 @@ class MemoryColumn(BatchColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of features of a token: see `LabelMemory`."""
+        """The maximum number of features per token: see `LabelMemory`."""
         return self._memory.width
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
@@ -128,7 +128,7 @@ class LabelMemory:
     Let n(v, l) be the number of times that value v had label l, which may be O. A token with value
     v has the following features:
 
-    - for each label l, the label and the bin of its share n(v, l) / sum_m n(v, m), except for the
+    - for each label l, the label and the bin of its share n(v, l) / sum_m n(v, m), unless it's the
       lowest bin
     - for the most frequent label l, the label, the bin of its share, and the bin of sum_m n(v, m)
 

@@ -61,7 +61,7 @@ class PairColumn(BatchColumn):
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
-        # The new id of a value is its index in the ids to keep, which are ascending.
+        # The new id of a value is its index in the ids to keep, which are in ascending order.
         base_ids = selection.ids[self.base.name]
         left = numpy.searchsorted(base_ids, left)
         right = numpy.searchsorted(base_ids, right)

@@ -1,4 +1,4 @@
-"""Features that describe how often a value, such as a word, has each label, as binned label shares.
+"""Binned label shares as features: how often a value, such as a word, has each label.
 
 For example, if a word was O once and LOC three times, the share of LOC is .75. Shares are used for
 two kinds of features: label memory, which counts the labels in the training docs, and features

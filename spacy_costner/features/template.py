@@ -53,7 +53,7 @@ class Template:
         are spaCy attributes such as ORTH, LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an
         extension attribute of tokens; "prefix", "suffix", "flags", "character_type" and
         "gazetteer"; and "caseless", the lowercase form of words in docs that are all lowercase or
-        all uppercase. None: ORTH, LOWER and SHAPE with 2, prefix, suffix and flags with 1.
+        all uppercase. None: 2 for ORTH, LOWER and SHAPE, and 1 for prefix, suffix and flags.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
     flags (Sequence[str]): The flags of the kind "flags": spaCy's boolean lexeme attributes, such as
         IS_TITLE, as well as has_digit, has_hyphen, has_upper, is_first_upper and ends_with_period.
@@ -74,7 +74,7 @@ class Template:
         of docs.
     elsewhere (dict[str, int] | None): Kinds in `windows` for features based on other occurrences of
         a capitalised word in the same doc: the values of the tokens before and after those
-        occurrences. The number is how many of the nearest occurrences to use.
+        occurrences. The number specifies how many of the nearest occurrences to use.
     document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, with their
         window sizes. They provide features based on the labels that a first pass predicts for other
         occurrences of the same word in the doc. Only words that are capitalised or contain a digit

@@ -140,7 +140,7 @@ class TokenReader:
         in_training: bool = False,
         strings: StringStore | None = None,
     ) -> Tokens:
-        """Read the tokens of docs.
+        """Read the tokens in docs.
 
         docs (Sequence[Doc]): The docs, with all required attributes set.
         in_training (bool): Whether to hash the docs' texts, which label memory uses to recognise

@@ -100,8 +100,8 @@ class HiddenWeights(NamedTuple):
 
 
 class HiddenLayer(Shim):
-    """A layer of H hidden units. Let x_t be the input from the word of token t: its static vector,
-    concatenated with a one-hot vector of its type. Let V_o be the weights of offset o, b the bias
+    """A layer of H hidden units. Let x_t be the input from token t's word: its static vector,
+    concatenated with a one-hot vector of its type. Let V_o be the weights for offset o, b the bias
     and U the weights from the units to the scores. The layer adds the following to the emissions of
     token t:
 
@@ -129,9 +129,9 @@ class HiddenLayer(Shim):
         return len(self.weights.inner) > 0
 
     def allocate(self, n_rows: int, n_tags: int) -> None:
-        """Create weights for M input rows, `n_rows`, and K tags. The inner weights are drawn at
-        random as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
-        0."""
+        """Create weights for `n_rows` input rows (M) and `n_tags` tags (K). The inner weights are
+        drawn at random as in He et al. (2015), Delving deep into rectifiers, equation 10. The
+        others are 0."""
         standard_deviation = numpy.sqrt(2 / max(n_rows, 1))  # new layers have no rows yet
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")

@@ -139,7 +139,7 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
         "exponent": exponent,
         "used": pack(used_rows),
         "row_ids": pack(row_ids),
-        # Store the numbers in column order, because numbers of the same tag are similar and
+        # Store the numbers in column order, because numbers for the same tag are similar and
         # compress well next to each other.
         "numbers": compress(distinct_rows.T.reshape(-1).astype("<i2")),
     }

@@ -49,7 +49,7 @@ def build_sparse_crf(
     L1 (float): The L1 penalty per update: the coefficient of the sum of the absolute weights.
     L2 (float): The L2 penalty per update: the coefficient of half the sum of the squared weights.
     dropout (float): The proportion of features that is dropped at random in training.
-    eps (float): Updates of a weight are small while its accumulated gradients are small compared
+    eps (float): Updates to a weight are small while its accumulated gradients are small compared
         with this value. If it's close to 0, even a small first gradient causes a full update.
     average_power (float): The exponent p of weight averaging: step t has the weight t^p in the
         average. If 0, all steps have the same weight. Only used if the optimizer uses averages.
@@ -60,7 +60,7 @@ def build_sparse_crf(
     hidden (int): The number of units in a hidden layer over the static word vectors, which the
         features have to include. The layer is trained by the optimizer in the config. If 0, there
         is no hidden layer.
-    hidden_window (int): The number of tokens on either side whose vectors are inputs of the hidden
+    hidden_window (int): The number of tokens on either side whose vectors are inputs to the hidden
         layer.
     nO (int | None): The number of tags. Set by the component, based on its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
@@ -190,7 +190,7 @@ def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
 
 
 def _find_linear(model: Model) -> Model | None:
-    """Return the linear CRF in a model and its layers, if any."""
+    """Return the first linear CRF among a model and its layers, if any."""
     if is_linear(model):  # the usual case, and faster than walking the layers
         return model
     return next(filter(is_linear, model.walk()), None)
