@@ -140,8 +140,8 @@ def nearest_elsewhere(
     """Find the nearest other occurrences of each token's value in its doc. For example, in the doc
     "A b A A", the tokens 0, 2 and 3 have other occurrences, and the nearest ones are 2, 3 and 2.
     Tokens for which `takes_part` is False are ignored. Returns the tokens that have other
-    occurrences, and up to `n_nearest` other occurrences of each, sorted by distance, or -1 if there
-    are fewer. If two are equally near, the left one comes first.
+    occurrences, and up to `n_nearest` other occurrences of each, sorted by distance and padded with
+    -1. If two are equally near, the left one comes first.
     Shapes: (N,), (N,), (B,) to (M,), (M, n_nearest)"""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):

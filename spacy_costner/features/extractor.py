@@ -46,10 +46,10 @@ class FeatureBatch(NamedTuple):
     vectors (StaticVectors | None): The static word vectors, if they're used as inputs.
     vector_ids (Ints2d | None): The id in `vectors` of the static vector at each of O offsets, or
         -1. None if there are no vectors or if their ids are in `word_cache`. Shape: (N, O)
-    hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. Also None if there is no
-        hidden layer.
-    hidden_rows (Ints2d | None): The word types at the offsets of the hidden layer, as rows of its
-        weights. Shape: (N, O)
+    hidden_ids (Ints2d | None): Like `vector_ids`, but for the offsets of a hidden layer. Also None
+        if there is no hidden layer.
+    hidden_rows (Ints2d | None): The hidden layer's weight rows for the word types at its offsets.
+        Shape: (N, O)
     linear_scores (Potentials | None): The fixed scores of the linear model, if only the hidden
         layer is trained.
     """

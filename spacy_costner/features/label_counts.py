@@ -51,14 +51,13 @@ class UnitCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often each of V values of an attribute had each of L labels, both in each of U units and
-    in total.
+    """How often each of V attribute values had each of L labels, in each of U units and in total.
 
     The counts by unit are stored in a table with E rows. Each row contains the number of times a
     value had a label in a unit. Zeros are left out. The rows of a unit are adjacent.
 
     keys (Array1d): The lowest 32 bits of the values' hashes, in ascending order. Shape: (V,)
-    total (Ints2d): The number of times each value had each label in all units. Shape: (V, L)
+    total (Ints2d): The number of times each value had each label across all units. Shape: (V, L)
     starts (Ints1d): The first row of each unit in the table, followed by the total number of rows.
         Shape: (U + 1,)
     value (Ints1d): The index of each row's value. Shape: (E,)

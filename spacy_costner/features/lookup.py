@@ -125,8 +125,8 @@ class WordCache:
 
     width (int): The number of columns in `table`.
     slots (WordSlots): The slots that depend only on the word.
-    hidden_slots (WordSlots): The same for a hidden layer, which has separate weights for static
-        vectors and word types.
+    hidden_slots (WordSlots): The corresponding slots for a hidden layer, which has separate weights
+        for static vectors and word types.
     vectors (StaticVectors | None): The static vectors, if they're used as inputs.
     """
 

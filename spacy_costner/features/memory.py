@@ -213,8 +213,8 @@ class LabelMemory:
         return self._value_ids.find(keys & LOWEST_32_BITS)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
-        """Compute the features of tokens in training, excluding the counts of the units of their
-        docs. `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
+        """Compute the features of tokens in training, excluding the counts for their docs' units.
+        `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
         Returns feature ids, which are indices into the result of `share_names`, or -1 for none.
         Shapes: (N,), (B,), (B,) to (N, width)"""
         value_of_token = self._find_values(keys)

@@ -1,4 +1,4 @@
-"""Features of pairs of adjacent tokens.
+"""Features based on pairs of adjacent tokens.
 
 A *pair* consists of the values of another column, the *base* column, for a token and the next
 token. The two value ids are stored as a single 64-bit integer: see `join_pairs`.

@@ -27,10 +27,11 @@ N_TIMES = ("1", "2-3", "4+")
 def share_names(labels: Sequence[str]) -> list[str]:
     """Return the names of the features whose ids `share_ids` computes, in the order of the ids.
 
-    First, there is a feature such as "LOC:0.5-0.75" for each label and each bin except the lowest:
-    the label's share is in this bin. Next, there is a feature such as "best:LOC:0.5-0.75:2-3" for
-    each label, share bin and count bin: the label is the most frequent one, and its share and the
-    number of times the value occurs are in these bins.
+    First, there is a feature such as "LOC:0.5-0.75" for each label and each bin except the lowest.
+    It means that the label's share is in this bin. Next, there is a feature such as
+    "best:LOC:0.5-0.75:2-3" for each label, share bin and count bin. It means that the label is the
+    most frequent one, and that its share and the number of times the value occurs are in these
+    bins.
 
     labels (Sequence[str]): The labels, with O first.
     RETURNS (list[str]): The feature names.

@@ -203,7 +203,7 @@ class VectorColumn(Column):
 
     name (str): The name of the column.
     window (Window): The offsets at which vectors are used as inputs.
-    hidden_offsets (tuple[int, ...]): The offsets at which vectors are used as inputs of the hidden
+    hidden_offsets (tuple[int, ...]): The offsets at which vectors are used as inputs to the hidden
         layer, if any: see `HiddenLayer`.
     coverage (VectorCoverage | None): How many words in the training docs have a vector. None if the
         model was loaded, because the coverage isn't saved.

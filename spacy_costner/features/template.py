@@ -136,7 +136,7 @@ class Template:
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """Return a copy of the template for a model with a hidden layer. The inputs of the layer
+        """Return a copy of the template for a model with a hidden layer. The inputs to the layer
         are the types and static vectors of the token and of up to `size` tokens on either side."""
         template = copy(self)
         template.hidden_window = size
@@ -318,8 +318,8 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Validate a setting that maps kinds of features to numbers, such as `windows`. Each kind has
-    to be an extension attribute or in `kinds`, and each number has to be at least `least`.
+    """Validate a setting that maps kinds of features to numbers, such as `windows`. Each kind must
+    be in `kinds` or an extension attribute, and each number must be at least `least`.
 
     RAISES (ValueError): If a kind or a number is invalid.
     """
@@ -351,7 +351,7 @@ def _check_min_count(template: Template) -> None:
 
 
 def _is_extension(kind: object) -> bool:
-    """Check whether this is the name of an extension attribute, such as "_.source"."""
+    """Check whether a kind is the name of an extension attribute, such as "_.source"."""
     return isinstance(kind, str) and kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)
 
 

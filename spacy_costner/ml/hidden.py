@@ -25,15 +25,15 @@ from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
 HIDDEN_VECTOR_DROPOUT = 0.2
-"""The dropout rate for the static vectors in the inputs of the layer. Chosen on development data,
-like `UNIT_DROPOUT`: see docs/linear.md."""
+"""The dropout rate for the static vectors in the layer's inputs. Chosen on development data, like
+`UNIT_DROPOUT`: see docs/linear.md."""
 
 UNIT_DROPOUT = 0.2
 """The dropout rate for hidden units. The units to drop are drawn separately for each token."""
 
 
 class HiddenInputs(NamedTuple):
-    """The inputs of the hidden layer for each token: the type of each word in its window, such as
+    """The inputs to the hidden layer for each token: the type of each word in its window, such as
     "capitalised", and the word's static vector.
 
     The weights of the inputs have M rows: one row for each offset and type, followed by the rows of

@@ -22,8 +22,8 @@ class VectorInputs(NamedTuple):
         sum over the offsets o of x_{t+o} W_o
 
     Words are often repeated, so the product of each distinct vector and the weights of each offset
-    is only computed once. The products are stored in a table of shape (U O, K). Row u O + o is x_u
-    W_o. The scores of a token are the sum of O rows of this table.
+    is only computed once. The products are stored in a table of shape (U O, K), in which row u O +
+    o is x_u W_o. The scores of a token are the sum of O rows of this table.
 
     The weights for all offsets are stored in a single array of shape (O D, K), with D rows for each
     offset.
@@ -38,7 +38,7 @@ class VectorInputs(NamedTuple):
 
     @classmethod
     def from_ids(cls, vectors: StaticVectors, vector_ids: Ints2d) -> "VectorInputs":
-        """Create the inputs of tokens.
+        """Create the inputs for a batch of tokens.
 
         vectors (StaticVectors): All vectors.
         vector_ids (Ints2d): The vector id of the word at each offset from each token, or -1.

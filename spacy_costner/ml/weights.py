@@ -6,8 +6,8 @@ it contains:
 - V rows for the features.
 - M rows for the static word vectors: one for each combination of an offset and a vector dimension.
   M is 0 if vectors aren't used as inputs.
-- K + 2 rows for the chain: one row of transitions from each tag, one for the first tag (start) and
-  one for the last tag (end).
+- K + 2 rows for the chain: one row for the transitions from each tag, one for the first tag (start)
+  and one for the last tag (end).
 
 In shapes, N is the number of tokens, and S is the maximum number of features per token.
 """
@@ -176,7 +176,7 @@ class SparseWeights(Shim):
 
     @property
     def transitions(self) -> Floats2d:
-        """The weights of the transitions, [from, to]. Can be modified. Shape: (K, K)"""
+        """The weights of the transitions, indexed by [from, to]. Can be modified. Shape: (K, K)"""
         return self._chain_weights[:-2]
 
     @property
