@@ -100,7 +100,7 @@ class Column(ABC):
         """Read the files that the column requires. Called before any docs are read."""
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read the values of the tokens in docs. Has to be implemented if `reads_docs` is True.
+        """Read the values of the tokens in docs. Must be implemented if `reads_docs` is True.
         `TokenReader` stores the result in `Tokens.keys[name]`.
 
         docs (Sequence[Doc]): The docs, which have at least been tokenized.

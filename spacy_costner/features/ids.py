@@ -106,7 +106,7 @@ def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
     """Decompress up to `most` numbers of the given dtype that were compressed by `compress`.
     Shape: (N,)
 
-    RAISES (Exception): Any exception, if the data is damaged or contains more numbers.
+    RAISES (Exception): Any exception, if the data is damaged or contains more than `most` numbers.
     """
     n_bytes = numpy.dtype(dtype).itemsize
     bytes_of_numbers = numpy.frombuffer(inflate(data, n_bytes * most), dtype="uint8")
@@ -126,5 +126,5 @@ def unpack_hashes(data: bytes) -> Array1d:
     RAISES (Exception): Any exception, if the data is damaged or contains too many hashes.
     """
     # Hashes behave like random numbers. Even 40 million sorted hashes take up at least one byte
-    # each: log2(2^32 / 40e6) + 1.4 bits. Only identical hashes take up less.
+    # each: log2(2^32 / 40e6) + 1.4 bits. (Identical hashes take up less.)
     return unpack(data, most=max(1000, len(data))).view("uint32")
