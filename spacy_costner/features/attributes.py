@@ -1,7 +1,7 @@
-"""Features of token attributes: spaCy's attributes, such as POS, and custom extension attributes.
+"""Features based on token attributes: spaCy's, such as POS, and custom extension attributes.
 
-A *key* is the hash of a token's value, or 0 if it has no value. A column maps keys to the ids of
-its values.
+A *key* is the hash of a token's value, or 0 if the token has no value. A column maps keys to the
+ids of its values.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class KeyColumn(StringColumn, BatchColumn):
     read."""
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values and build the map from their hashes to their ids."""
+        """Set the values and build the map from hashes to ids."""
         super().set_values(values)
         self._ids = string_id_map(values)
 
@@ -32,12 +32,12 @@ class KeyColumn(StringColumn, BatchColumn):
         self.collect_frequent(counts.count_strings(self.name))
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the values of tokens by their hashes and write their ids to `value_ids`."""
+        """Look up the tokens' values by hash and write the value ids to `value_ids`."""
         value_ids[:, 0] = self._ids.find(batch.tokens.keys[self.name])
 
 
 class AttributeColumn(KeyColumn):
-    """Column of a token attribute, such as POS, or an extension attribute, "_.name"."""
+    """Column for a token attribute, such as POS, or an extension attribute, "_.name"."""
 
     def __init__(self, attribute: str, window: Window) -> None:
         super().__init__(attribute, window)
@@ -53,7 +53,7 @@ class CaselessColumn(KeyColumn):
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
         """Read the hash of each token's lowercase form, or 0 in docs that aren't all lowercase or
         all uppercase. Shape: (N,)"""
-        # Start with an empty array, so that there is an array to concatenate even without docs.
+        # Start with an empty array, so that there is something to concatenate even without docs.
         keys_of_docs = [numpy.zeros(0, dtype="uint64")]
         for doc in docs:
             if doc.text.islower() or doc.text.isupper():

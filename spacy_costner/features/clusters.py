@@ -1,9 +1,9 @@
-"""Features of word clusters, which are read from a file or computed from static vectors with
+"""Features based on word clusters, which are read from a file or computed from static vectors with
 k-means.
 
-The values of a cluster column are the clusters of each token's word: see `column.py`. A cluster has
-a name, such as "64:12" for cluster 12 of 64. The names are the values of the column, and the id of
-a cluster is the index of its name. A *word key* is the lowest 32 bits of a word's hash.
+A token's values in a cluster column are the clusters of its word: see `column.py`. A cluster has a
+name, such as "64:12" for cluster 12 of 64. The names are the values of the column, and the id of a
+cluster is the index of its name. A *word key* is the lowest 32 bits of a word's hash.
 """
 
 import json
@@ -26,15 +26,15 @@ from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
-"""The lengths of the prefixes of Brown clusters. A Brown cluster is a path of bits in a binary
-tree, and its prefixes are coarser clusters that are also used as features (Ratinov & Roth,
-2009)."""
+"""The lengths of the Brown cluster prefixes to use as features. A Brown cluster is identified by
+its path in a binary tree, a string of bits. Prefixes of the path are coarser clusters (Ratinov &
+Roth, 2009)."""
 
 N_SHOWN = 4
 """The number of example words to show for a cluster."""
 
 N_ITER = 15
-"""The number of k-means iterations. K-means doesn't check for convergence."""
+"""The number of k-means iterations. There is no check for convergence."""
 
 PER_CLUSTER = 50
 """The maximum number of words per cluster that k-means uses to compute the centres."""
@@ -43,7 +43,7 @@ FEW_CLUSTERS = 16
 """The maximum number of clusters that a word is expected to have: see `ClusterColumn.load`."""
 
 CHUNK = 1 << 14
-"""The number of words per chunk for computing distances to centres. Limits the memory."""
+"""The number of words to compare with the centres at a time, to limit memory usage."""
 
 
 class ClusterColumn(StringColumn, BatchColumn):
@@ -78,7 +78,7 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def collect(self, counts: TrainingCounts) -> None:
         """Collect the clusters that are frequent enough in the training docs. All of their words
-        are included, even if they don't occur in the training docs."""
+        are included, even words that don't occur in the training docs."""
         clusters_of_word = self.read_words(counts)
         self.collect_frequent(count_clusters(clusters_of_word, counts))
         id_of_cluster = {cluster: i for i, cluster in enumerate(self.values)}
@@ -149,12 +149,12 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of clusters of a word."""
+        """The maximum number of clusters per word."""
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the cluster ids of each token's word to `value_ids`. If its text has no clusters,
-        its lowercase form is used."""
+        """Write the cluster ids of each token's word to `value_ids`. If the word's text has no
+        clusters, its lowercase form is used."""
         ids_of_text = self._find_words(batch.tokens.orth)
         ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)
@@ -177,11 +177,11 @@ class ClusterColumn(StringColumn, BatchColumn):
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
 
     def words_in(self, strings: StringStore) -> list[str]:
-        """Return the words of a string store that have clusters."""
+        """Return the words in a string store that have clusters."""
         return [word for word, _ in self._rows_of_words(strings)]
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
-        """Yield the words of a string store that have clusters together with their rows in
+        """Yield the words in a string store that have clusters, together with their rows in
         `_cluster_ids`, in row order."""
         bits_of_keys = int(LOWEST_32_BITS)
         word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}
@@ -279,9 +279,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """Return the names of a word's clusters for its entry in a cluster file: a list of names, a
-    number, or a bit path. A bit path is converted to its prefixes with the lengths in `PREFIXES`,
-    longest first. Returns an empty list for any other entry."""
+    """Convert a word's entry in a cluster file to the names of its clusters. The entry is a list of
+    names, a single name, a number, or a bit path. A bit path is converted to its prefixes with the
+    lengths in `PREFIXES`, longest first. Returns an empty list for any other entry."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -329,9 +329,9 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
-    """Cluster points by the angles between them (spherical k-means). Points have to have unit
-    length. The initial centres are random points, drawn with `seed`. Returns the index of each
-    point's cluster. Shapes: (D, W) to (D,)
+    """Cluster points by the angles between them (spherical k-means). Points must have unit length.
+    The initial centres are random points, drawn with `seed`. Returns the index of each point's
+    cluster. Shapes: (D, W) to (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """

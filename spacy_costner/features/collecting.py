@@ -32,7 +32,7 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     docs (Iterable[Doc]): The training docs, with entity annotations. They're read once and not kept
         in memory.
     RETURNS (list[Column]): The columns with their values.
-    RAISES (ValueError): If a file of the template can't be read, or if static vectors or extension
+    RAISES (ValueError): If a file in the template can't be read, or if static vectors or extension
         attributes that the template requires are missing.
     """
     columns = template.make_columns()
@@ -88,7 +88,7 @@ def recount_labels(
 
 
 def save_columns(columns: Sequence[Column]) -> SavedColumns:
-    """Collect the saved data of all columns: see `SavedColumns`."""
+    """Collect the data to save for all columns: see `SavedColumns`."""
     saved: SavedColumns = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
@@ -101,7 +101,7 @@ def save_columns(columns: Sequence[Column]) -> SavedColumns:
 def load_columns(saved: SavedColumns, template: Template) -> list[Column]:
     """Create the columns of a template and load their saved values.
 
-    RAISES (Exception): If the values are damaged. Can be any exception.
+    RAISES (Exception): Any exception, if the values are damaged.
     """
     columns = template.make_columns()
     for column in columns:

@@ -1,4 +1,4 @@
-"""Base classes of columns. They define the interface of every kind of feature.
+"""Base classes for columns. They define the interface shared by all kinds of features.
 
 A *column* is a property of tokens, such as the lowercase form. Each value in a column has an id. A
 value at an offset is a feature, such as "of" at the previous token, and has a row of weights. A
@@ -100,7 +100,7 @@ class Column(ABC):
         """Read the files that the column requires. Called before any docs are read."""
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read the values of the tokens in docs. Has to be implemented if `reads_docs` is True.
+        """Read the values of the tokens in docs. Must be implemented if `reads_docs` is True.
         `TokenReader` stores the result in `Tokens.keys[name]`.
 
         docs (Sequence[Doc]): The docs, which have at least been tokenized.
@@ -121,7 +121,7 @@ class Column(ABC):
     # Pruning: see `select_values`
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (optional)
-        """Mark the values of another column that this column depends on as needed. For example, a
+        """Mark values of another column as needed if this column depends on them. For example, a
         pair consists of two values of another column. If the pair is needed, so are the two values.
         Columns that don't depend on other columns do nothing.
 
@@ -130,7 +130,7 @@ class Column(ABC):
         """
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """Return the ids of the values to keep. By default, this is all values. See `mark_needed`
+        """Return the ids of the values to keep. By default, all values are kept. See `mark_needed`
         for the argument."""
         return numpy.arange(self.n_values)
 
@@ -143,7 +143,7 @@ class Column(ABC):
     @property
     def layout(self) -> list[Any]:
         """The settings of the template that determine which feature each weight row represents.
-        They're saved with the model, and it can only be loaded with a config that has the same
+        They're saved with the model, which can only be loaded with a config that has the same
         settings."""
         return [self.name, list(self.offsets)]
 
@@ -155,7 +155,7 @@ class Column(ABC):
     def load(self, saved: SavedColumns) -> None:
         """Read the values from the parts of `saved` and validate them.
 
-        RAISES (Exception): If the values are damaged. Can be any exception.
+        RAISES (Exception): Any exception, if the values are damaged.
         """
 
     # Prediction
@@ -191,7 +191,7 @@ class Column(ABC):
         return {}
 
     def words_in(self, strings: StringStore) -> Sequence[str]:
-        """Return the words of a string store that `examples_of_values` can show."""
+        """Return the words in a string store that `examples_of_values` can show."""
         return ()
 
 

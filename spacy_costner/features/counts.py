@@ -44,7 +44,7 @@ class TrainingCounts:
         """Count the words and values in a batch."""
         self.word_counts.update(count_hashes(tokens.word_keys))
 
-        # Use the lexeme of a new word's first token.
+        # For a new word, use the lexeme of its first token.
         word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
         is_new = [word_key not in self.lexemes for word_key in word_keys.tolist()]
         new_words = numpy.flatnonzero(is_new)
@@ -77,6 +77,6 @@ class TrainingCounts:
 
 
 def count_hashes(hashes: Array1d) -> dict[int, int]:
-    """Count the occurrences of each hash in an array, (N,)."""
+    """Count the occurrences of each hash in an array of shape (N,)."""
     distinct_hashes, counts = numpy.unique(hashes, return_counts=True)
     return dict(zip(distinct_hashes.tolist(), counts.tolist()))

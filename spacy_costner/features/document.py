@@ -1,7 +1,7 @@
-"""Features of the labels that a first pass predicts for a word's other occurrences in the same doc.
+"""Features based on the labels that a first pass predicts for other occurrences of a word in a doc.
 
 The *first pass* is a separate model that predicts labels before the main model does: see
-`ml.first_pass`. Tokens in a doc that have the same value of an attribute, such as the lowercase
+`ml.first_pass`. Tokens in a doc that have the same value for an attribute, such as the lowercase
 form, are *occurrences* of this value and form a *group*.
 """
 
@@ -27,7 +27,7 @@ class DocumentColumn(LabelColumn):
     that are capitalised or contain a digit have these features.
 
     attribute (str): A token attribute or extension attribute. Tokens in a doc with the same value
-        of the attribute are occurrences of the same word.
+        for the attribute are occurrences of the same word.
     """
 
     wants_labels = True
@@ -58,13 +58,13 @@ class DocumentColumn(LabelColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of features of a token."""
+        """The maximum number of features per token."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
-        """Group the tokens in each doc by the value of the attribute. Groups only contain words
-        that are capitalised or contain a digit and that occur more than once in the doc. Returns
-        the index of each token's group, or -1. Shape: (N,)"""
+        """Group the tokens in each doc by attribute value. Groups only contain words that are
+        capitalised or contain a digit and that occur more than once in the doc. Returns the index
+        of each token's group, or -1. Shape: (N,)"""
         keys = batch.tokens.keys[self.attribute]
         has_value = keys != 0
         takes_part = (batch.is_capitalised | batch.has_digit) & has_value
@@ -86,7 +86,7 @@ class DocumentColumn(LabelColumn):
 
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
-    """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
+    """Number the groups of tokens in each doc that have the same value: see `group_occurrences`.
     Returns the index of each token's group, or -1 if it's not in a group.
     Shapes: (N,), (N,), (B,) to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
@@ -96,9 +96,9 @@ def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d
 
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
-    """Compute the features of tokens from the mean probability of each label at the other tokens in
-    their group. `groups` is the result of `number_groups`. Returns ids in the order of
-    `share_names`, -1 for none. Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
+    """Compute each token's features from the mean probability of each label over the other tokens
+    in its group. `groups` is the result of `number_groups`. Returns feature ids, which are indices
+    into the result of `share_names`, or -1 for none. Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if not len(tokens):
@@ -107,8 +107,8 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     # The sum of the probabilities in each group. Shape: (number of groups, L + 1)
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
     numpy.add.at(sums, group_of_token, probabilities[tokens])
-    # The sums over the other tokens of the group, excluding the token itself. `share_ids` divides
-    # them by the number of these tokens.
+    # The sums over the other tokens in each token's group. `share_ids` divides them by the number
+    # of these tokens.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

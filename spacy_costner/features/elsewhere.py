@@ -1,4 +1,4 @@
-"""Features of the neighbours of a word's other occurrences in the same doc.
+"""Features based on the neighbours of a word's other occurrences in the same doc.
 
 Tokens in a doc that have the same value, for example the same word, are *occurrences* of this value
 and form a *group*. Of the N tokens in a batch, M are in a group of two or more tokens.
@@ -18,11 +18,11 @@ from .tokens import TokenBatch
 
 class ElsewhereColumn(BatchColumn):
     """Column of the words next to other occurrences of a word. Its values for a capitalised word
-    are the values that another column has for the tokens before (or after) the word's nearest other
-    occurrences in the doc.
+    are another column's values for the tokens before (or after) the nearest other occurrences of
+    the word in the doc.
 
     base (Column): The other column, which belongs to a token attribute and comes before this one.
-        Tokens with the same value in this column are occurrences of the same word.
+        Tokens with the same value in the other column are occurrences of the same word.
     side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
     n_nearest (int): The maximum number of other occurrences to use for a token.
     """
@@ -40,7 +40,8 @@ class ElsewhereColumn(BatchColumn):
         """Do nothing. This column uses the values of the base column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
-        """Mark the needed values of this column in the base column, which has the same values."""
+        """Mark the needed values of this column as needed in the base column, which has the same
+        values."""
         is_needed[self.base.name] |= is_needed[self.name]
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
@@ -76,8 +77,9 @@ class ElsewhereColumn(BatchColumn):
         return self.n_nearest
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the tokens whose word occurs more than once in the doc, and write the values next to
-        the other occurrences to `value_ids`. The rows of other tokens aren't modified.
+        """Find the tokens whose word occurs more than once in the doc, and write the values of the
+        tokens next to the other occurrences to `value_ids`. The rows of other tokens aren't
+        modified.
 
         batch (TokenBatch): The N tokens of a batch of docs.
         value_ids (Ints2d): The array to write to. Shape: (N, n_nearest)
@@ -112,7 +114,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     tokens = numpy.flatnonzero(takes_part)
     key_of_token = keys[tokens]
     if len(set(key_of_token.tolist())) == len(tokens):
-        # All values are distinct, as in most short docs. Skip the sorting.
+        # All values are distinct, as in most short docs, so skip sorting.
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
 
@@ -138,8 +140,8 @@ def nearest_elsewhere(
     """Find the nearest other occurrences of each token's value in its doc. For example, in the doc
     "A b A A", the tokens 0, 2 and 3 have other occurrences, and the nearest ones are 2, 3 and 2.
     Tokens for which `takes_part` is False are ignored. Returns the tokens that have other
-    occurrences, and up to `n_nearest` other occurrences of each, sorted by distance, or -1 if there
-    are fewer. If two are equally near, the left one comes first.
+    occurrences, and up to `n_nearest` other occurrences of each, sorted by distance and padded with
+    -1. If two are equally near, the left one comes first.
     Shapes: (N,), (N,), (B,) to (M,), (M, n_nearest)"""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
@@ -173,8 +175,9 @@ def nearest_elsewhere(
 def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
     """Look up the values of the tokens before (`side` is -1) or after (1) the given tokens.
     `value_ids` contains the value id of each token in a batch, and each of the M rows of `tokens`
-    contains up to n tokens. -1 means none in both. Returns the value ids for each row in descending
-    order. Duplicate values in a row are replaced with -1. Shapes: (N,), (M, n) to (M, n)"""
+    contains up to n tokens. In both arrays, -1 means none. Returns the value ids for each row in
+    descending order. Duplicate values in a row are replaced with -1.
+    Shapes: (N,), (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. Tokens at the doc boundary have no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)

@@ -1,4 +1,4 @@
-"""Extract the features of tokens as weight rows.
+"""Extract the features of tokens and look up their weight rows.
 
 A *column* is a property of tokens, such as the lowercase form. A *slot* is a column at an offset
 from the token. Each combination of slot and value is a feature, such as "LOWER[-1]=of". Its weight
@@ -46,12 +46,12 @@ class FeatureBatch(NamedTuple):
     vectors (StaticVectors | None): The static word vectors, if they're used as inputs.
     vector_ids (Ints2d | None): The id in `vectors` of the static vector at each of O offsets, or
         -1. None if there are no vectors or if their ids are in `word_cache`. Shape: (N, O)
-    hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. Also None if there is no
-        hidden layer.
-    hidden_rows (Ints2d | None): The word types at the offsets of the hidden layer, as rows of its
-        weights. Shape: (N, O)
-    linear_scores (Potentials | None): The fixed scores of the linear model, if only a hidden layer
-        is trained.
+    hidden_ids (Ints2d | None): Like `vector_ids`, but for the offsets of a hidden layer. Also None
+        if there is no hidden layer.
+    hidden_rows (Ints2d | None): The hidden layer's weight rows for the word types at its offsets.
+        Shape: (N, O)
+    linear_scores (Potentials | None): The fixed scores of the linear model, if only the hidden
+        layer is trained.
     """
 
     rows: Ints2d
@@ -68,9 +68,9 @@ class FeatureBatch(NamedTuple):
     linear_scores: Potentials | None = None
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
-        """Return a batch with the rows and vectors of the tokens for which the mask is True, (N,).
-        Training uses this to score individual tokens. Other fields, such as `lengths`, `groups` and
-        `word_ids`, still describe all tokens."""
+        """Return a batch with the rows and vectors of the tokens for which the mask, of shape (N,),
+        is True. Training uses this to score individual tokens. Other fields, such as `lengths`,
+        `groups` and `word_ids`, still describe all tokens."""
         selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)
@@ -140,7 +140,7 @@ class Features(Shim):
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None if vectors aren't inputs,
+        """How many words in the training docs have a static vector. None if vectors aren't inputs,
         or if the model was loaded and hasn't been trained since."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return None
@@ -152,9 +152,9 @@ class Features(Shim):
         """Extract the features of the tokens in docs.
 
         docs (Sequence[Doc]): The docs, with all attributes that the template uses.
-        is_train (bool): Whether the model is trained on the labels of these docs. Label memory then
-            ignores the labels that it counted in the token's own unit, such as its doc.
-        by_word (bool): Whether the model caches the weight sum of each word. The batch then
+        is_train (bool): Whether the model is being trained on the labels of these docs. If so,
+            label memory ignores the labels counted in the token's own unit, such as its doc.
+        by_word (bool): Whether the model caches the weight sum of each word. If so, the batch
             contains word ids instead of the rows that depend only on the word.
         RETURNS (FeatureBatch): The features of all tokens in the docs.
         RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't registered,
@@ -214,7 +214,8 @@ class Features(Shim):
 
     @property
     def reach(self) -> int:
-        """The largest distance, in tokens, from which a token reads values or static vectors."""
+        """The largest offset, in absolute value, at which tokens use the values or static vectors
+        of other tokens."""
         lookup = self.lookup
         # `type_slots` have the same offsets as `hidden_slots`.
         slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
@@ -267,7 +268,7 @@ class Features(Shim):
         return names
 
     def words_in(self, strings: StringStore) -> Iterator[str]:
-        """Yield the words of a string store that can appear in feature names: see `names`."""
+        """Yield the words in a string store that can appear in feature names: see `names`."""
         for column in self._columns or []:
             yield from column.words_in(strings)
 
@@ -307,14 +308,14 @@ class Features(Shim):
         return features, rows
 
     def _set_columns(self, columns: list[Column] | None) -> None:
-        """Set the columns and reset the lookup, which is created again when it's needed."""
+        """Set the columns and reset the lookup, which is recreated when it's needed."""
         self._columns = columns
         self._lookup = None
 
     @property
     def lookup(self) -> Lookup:
-        """The lookup of the columns. If several threads access it for the first time at once, each
-        creates its own. The lookups are identical, so it doesn't matter which one is kept.
+        """The lookup for the columns. If several threads access it for the first time at once, each
+        creates a lookup. The lookups are identical, so it doesn't matter which one is kept.
 
         RAISES (ValueError): If the columns don't have values yet.
         """
@@ -328,8 +329,8 @@ class Features(Shim):
         return lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling. Id maps can't be pickled, so the columns are replaced by
-        the bytes of `to_bytes`. The lookup is rebuilt from the columns."""
+        """Return the state for pickling. Id maps can't be pickled, so the columns are replaced with
+        the result of `to_bytes`. The lookup is rebuilt from the columns."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"]
         del state["_lookup"]
@@ -362,7 +363,7 @@ class Features(Shim):
         return srsly.msgpack_dumps(saved)
 
     def _layouts(self) -> list[list[Any]]:
-        """Return the layout of each column of the template. A saved vocabulary can only be loaded
+        """Return the layout of each column in the template. A saved vocabulary can only be loaded
         if its layouts are the same: see `Column.layout`."""
         return [column.layout for column in self.template.make_columns()]
 

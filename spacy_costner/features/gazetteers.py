@@ -1,7 +1,7 @@
-"""Features of gazetteers, which are lists of phrases, such as the names of cities.
+"""Features based on gazetteers, which are lists of phrases, such as the names of cities.
 
 The value of a token is its position in a matched phrase: "B" for the first token, "I" for a token
-inside, "L" for the last token, or "U" if it's the only one.
+inside, "L" for the last token, or "U" for the only token.
 """
 
 from collections.abc import Sequence
@@ -44,12 +44,12 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Match the phrases in docs and return the hash of each token's position: see
+        """Find the phrases in docs and return the hash of each token's position: see
         `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
     def save(self, saved: SavedColumns) -> None:
-        """Write the values, which are positions, and the phrases."""
+        """Write the values (the positions) and the phrases."""
         super().save(saved)
         saved["phrases"][self.name] = self.gazetteer.phrases
 
@@ -93,7 +93,7 @@ class Gazetteer:
         return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Match the phrases in docs.
+        """Find the phrases in docs.
 
         hash_of (HashOf): Function to hash a position.
         RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the
@@ -102,12 +102,12 @@ class Gazetteer:
         n_tokens = sum(len(doc) for doc in docs)
         positions = numpy.zeros(n_tokens, dtype="uint64")
 
-        first_of_doc = 0  # the index in the batch of the doc's first token
+        first_of_doc = 0  # the batch index of the doc's first token
         for doc in docs:
             matcher = self._matcher_of(doc.vocab)
             spans = matcher(doc, as_spans=True)
             for span in filter_spans(spans):  # keep the longest of overlapping spans
-                # The indices in the batch of the span's first and last token.
+                # The batch indices of the span's first and last token.
                 first_token = first_of_doc + span.start
                 last_token = first_of_doc + span.end - 1
                 if first_token == last_token:

@@ -17,14 +17,15 @@ from ..files.compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
 """Mask that selects the bits of a hash to store. In a model with 30,000 words, the probability that
-two of them share these bits is .1, and one in 140,000 unknown words is mistaken for a known one."""
+any two of them share these bits is .1, and one in 140,000 unknown words is mistaken for a known
+one."""
 
 TRIAL_LEVEL = 1
-"""The zlib compression level to check which of two encodings is shorter."""
+"""The zlib compression level used to check which of two encodings is shorter."""
 
 SAVED_LEVEL = 6
 """The zlib compression level for saved data. Level 9 is many times slower for sorted hashes and
-only saves 1 to 2% of the bytes."""
+reduces the size by only 1 to 2%."""
 
 AS_THEY_ARE = b"n"
 """The first byte of packed numbers that are stored directly."""
@@ -33,13 +34,13 @@ DIFFERENCES = b"d"
 """The first byte of packed numbers that are stored as differences."""
 
 MOST_ALIKE = 1 << 20
-"""The maximum number of identical numbers to unpack if the expected number isn't known. Larger
-arrays have to contain different numbers: see `most_numbers`."""
+"""The maximum size of an array of identical numbers to unpack if the expected size isn't known.
+Larger arrays have to contain different numbers: see `most_numbers`."""
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
-    """Create a map from each key in an array, (V,), to its index. All other keys are mapped to
-    -1."""
+    """Create a map from each key in an array of shape (V,) to its index. All other keys are mapped
+    to -1."""
     ids = sparse.IdMap()
     ids.set(keys, numpy.arange(len(keys), dtype="int32"))
     return ids
@@ -53,8 +54,8 @@ def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
 
 
 def pack(numbers: Ints1d) -> bytes:
-    """Compress 32-bit integers, (N,). The numbers are stored directly or as differences between
-    adjacent numbers, depending on which is shorter at `TRIAL_LEVEL`."""
+    """Compress 32-bit integers. The numbers are stored directly or as differences between adjacent
+    numbers, whichever is shorter at `TRIAL_LEVEL`. Shape: (N,)"""
     numbers = numbers.astype("<i4")
     # Differences may overflow, but the sums in `unpack` are still correct modulo 2^32.
     differences = numpy.diff(numbers, prepend=numpy.int32(0)).astype("<i4")
@@ -67,10 +68,10 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
     """Decompress the numbers compressed by `pack`.
 
     data (bytes): The compressed numbers.
-    most (int | None): The maximum N that is expected. Larger arrays are rejected before they fill
-        the memory. None if it isn't known: see `most_numbers`.
+    most (int | None): The maximum expected N. Larger arrays are rejected before they fill the
+        memory. None if it isn't known: see `most_numbers`.
     RETURNS (Ints1d): The numbers, in int32. Shape: (N,)
-    RAISES (Exception): If the data is damaged or contains too many numbers. Can be any exception.
+    RAISES (Exception): Any exception, if the data is damaged or contains too many numbers.
     """
     if most is None:
         most = most_numbers(data, MOST_ALIKE)
@@ -87,25 +88,25 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
 
 
 def most_numbers(data: bytes, n_alike: int) -> int:
-    """Return the maximum number of numbers that the compressed data is expected to contain. Up to
-    `n_alike` numbers may be identical. If there are more, each has to take up at least half a bit,
+    """Return the maximum number of integers that the compressed data is expected to contain. Up to
+    `n_alike` integers may be identical. If there are more, each has to take up at least half a bit,
     as in models trained on large corpora. Zeros would only take up a thirtieth of a bit."""
     return max(n_alike, 16 * len(data))
 
 
 def compress(numbers: Ints1d, level: int = SAVED_LEVEL) -> bytes:
-    """Compress integers, (N,), byte by byte: the lowest byte of every number first, then the next
-    byte of every number, and so on. The high bytes of small numbers are identical and take up
+    """Compress integers of shape (N,) byte by byte: the lowest byte of every number first, then the
+    next byte of every number, and so on. The high bytes of small numbers are identical and take up
     almost no space. `level` is the zlib compression level."""
     bytes_of_numbers = numbers.reshape(-1, 1).view("uint8")  # (N, itemsize), the lowest byte first
     return zlib.compress(bytes_of_numbers.T.tobytes(), level)
 
 
 def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
-    """Decompress at most `most` numbers that were compressed by `compress` with this dtype.
+    """Decompress up to `most` numbers of the given dtype that were compressed by `compress`.
     Shape: (N,)
 
-    RAISES (Exception): If the data is damaged or contains more numbers. Can be any exception.
+    RAISES (Exception): Any exception, if the data is damaged or contains more than `most` numbers.
     """
     n_bytes = numpy.dtype(dtype).itemsize
     bytes_of_numbers = numpy.frombuffer(inflate(data, n_bytes * most), dtype="uint8")
@@ -114,16 +115,16 @@ def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
 
 
 def pack_hashes(hashes: Array1d) -> bytes:
-    """Compress 32-bit hashes, (N,). Hashes in ascending order take up two thirds of the space of
-    hashes in any other order."""
+    """Compress 32-bit hashes. In ascending order, they take up a third less space than in any other
+    order. Shape: (N,)"""
     return pack(hashes.astype("<u4").view("<i4"))  # reinterpret as signed integers
 
 
 def unpack_hashes(data: bytes) -> Array1d:
-    """Decompress the hashes compressed by `pack_hashes`, in uint32. Shape: (N,)
+    """Decompress hashes compressed by `pack_hashes` into a uint32 array. Shape: (N,)
 
-    RAISES (Exception): If the data is damaged or contains too many hashes. Can be any exception.
+    RAISES (Exception): Any exception, if the data is damaged or contains too many hashes.
     """
-    # Hashes are random numbers. Even 40 million sorted hashes take up at least one byte each:
-    # log2(2^32 / 40e6) + 1.4 bits. (Some may be identical.)
+    # Hashes behave like random numbers. Even 40 million sorted hashes take up at least one byte
+    # each: log2(2^32 / 40e6) + 1.4 bits. (Identical hashes take up less.)
     return unpack(data, most=max(1000, len(data))).view("uint32")

@@ -1,8 +1,8 @@
 """Count the labels of words in the training docs, for label memory.
 
-Label memory provides features for how often a word had each label in the training docs. In
-training, a doc must not see its own labels. Labels are therefore counted separately for each
-*unit*: a doc, several consecutive docs, or all docs with the same value of an attribute, depending
+Label memory provides features that describe how often a word had each label in the training docs.
+In training, a doc must not see its own labels. Labels are therefore counted separately for each
+*unit*: a doc, several consecutive docs, or all docs with the same value for an attribute, depending
 on the setting `memory_unit`.
 
 `LabelCounts` counts labels batch by batch. Until all docs have been counted, attribute values,
@@ -51,14 +51,13 @@ class UnitCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often each of V values of an attribute had each of L labels, both in each of U units and
-    in total.
+    """How often each of V attribute values had each of L labels, in each of U units and in total.
 
     The counts by unit are stored in a table with E rows. Each row contains the number of times a
-    value had a label in a unit, if it isn't 0. The rows of a unit are adjacent.
+    value had a label in a unit. Zeros are left out. The rows of a unit are adjacent.
 
     keys (Array1d): The lowest 32 bits of the values' hashes, in ascending order. Shape: (V,)
-    total (Ints2d): The number of times each value had each label in all units. Shape: (V, L)
+    total (Ints2d): The number of times each value had each label across all units. Shape: (V, L)
     starts (Ints1d): The first row of each unit in the table, followed by the total number of rows.
         Shape: (U + 1,)
     value (Ints1d): The index of each row's value. Shape: (E,)
@@ -94,7 +93,7 @@ class Counts(NamedTuple):
         return cls(keys, total, starts, value, label, n_times)
 
     def select(self, is_kept: Array1d) -> "Counts":
-        """Return the counts of the values for which the mask is True, (V,)."""
+        """Return the counts of the values for which the mask, of shape (V,), is True."""
         is_row_kept = is_kept[self.value]
         # The number of kept rows before each row, followed by the total number of kept rows.
         # Shape: (E + 1,)
@@ -125,9 +124,9 @@ class LabelCounts:
         self.n_docs = 0
         # The names of labels, keyed by hash. O isn't an entity type and has the hash 0.
         self._label_names = {0: OUTSIDE}
-        # For each batch of docs, store the text ids, by which label memory looks up the unit of a
-        # training doc, the unit keys, and a table of counts for each attribute. The lists start
-        # with an empty entry, so that they can be concatenated even if there are no docs.
+        # For each batch of docs, store the text id and unit key of each doc, and a table of counts
+        # for each attribute. Label memory looks up the unit of a training doc by text id. The lists
+        # start with an empty entry, so that they can be concatenated even if there are no docs.
         no_keys = numpy.zeros(0, dtype="uint64")
         self._text_ids = [no_keys]
         self._unit_keys = [no_keys]
@@ -144,7 +143,7 @@ class LabelCounts:
         return [self._label_names[key] for key in self._label_keys()]
 
     def add_labels(self, labels: Sequence[str]) -> None:
-        """Add labels that may be missing in the docs, so that they're included in the label
+        """Add labels that may be missing from the docs, so that they're included in the label
         indices."""
         for label in labels:
             self._label_names[get_string_id(label)] = label
@@ -175,7 +174,7 @@ class LabelCounts:
             counts.append(count_rows(counts_of_tokens))
 
     def _add_label_names(self, label_keys: Array1d, tokens: Tokens) -> None:
-        """Look up and store the names of labels by their hashes, (N,)."""
+        """Look up the names of labels by their hashes and store them. Shape: (N,)"""
         stores = [vocab.strings for vocab in tokens.vocabs]
         for key in numpy.unique(label_keys).tolist():
             if key not in self._label_names:
@@ -194,11 +193,11 @@ class LabelCounts:
         return self._unit_keys[-1]
 
     def doc_units(self) -> tuple[Array1d, Ints1d]:
-        """Return the text id and the unit of each of the D docs, which label memory uses to look up
+        """Return the text id and the unit of each of the D docs. Label memory uses them to look up
         the unit of a training doc.
 
-        RETURNS (tuple[Array1d, Ints1d]): The text ids in ascending order, and the index of the unit
-            for each. Shapes: (D,)
+        RETURNS (tuple[Array1d, Ints1d]): The text ids in ascending order, and the index of each
+            doc's unit. Shapes: (D,)
         """
         text_ids = numpy.concatenate(self._text_ids)
         _, units = numpy.unique(self._unit_of_docs(), return_inverse=True)
@@ -206,7 +205,7 @@ class LabelCounts:
         return text_ids[order], units[order].astype("int32")
 
     def take_counts(self, attribute: str) -> Counts:
-        """Return the counts of an attribute once all docs have been counted. Can only be called
+        """Return the counts for an attribute once all docs have been counted. Can only be called
         once per attribute, because the attribute's data is removed to save memory.
 
         attribute (str): The attribute to return the counts for.
@@ -247,7 +246,8 @@ class LabelCounts:
         return [0, *sorted(keys, key=lambda key: self._label_names[key])]
 
     def _label_ids(self, hashes: Array1d) -> Ints1d:
-        """Look up the index in `labels` of each of E labels by its hash. Shape: (E,)"""
+        """Look up E labels by their hashes. Returns the index of each label in `labels`.
+        Shape: (E,)"""
         label_keys = numpy.asarray(self._label_keys(), dtype="uint64")
         # `searchsorted` requires sorted hashes. It returns the rank of each label's hash, and
         # `order` maps ranks to label indices.
@@ -262,7 +262,7 @@ class LabelCounts:
     def _merge_units(self, unit_keys: Array1d) -> Array1d:
         """Group docs into units if a unit is defined as a number of docs. In this case, the keys
         are doc indices, and docs in the same unit get the same key. In short corpora, units contain
-        fewer docs, so that there are at least `LEAST_UNITS` units. Other keys don't change. The
+        fewer docs, so that there are at least `LEAST_UNITS` units. Other keys aren't changed. The
         shape stays the same."""
         if not isinstance(self.unit, int):
             return unit_keys

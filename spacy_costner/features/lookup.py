@@ -46,8 +46,8 @@ _ADDING = make_lock()
 
 
 class Slots(NamedTuple):
-    """A set of S slots. Each slot reads one of a token's C value ids at its offset. If a token can
-    have several values in a column, the column has one slot per value at each offset.
+    """A set of S slots. Each slot reads one of the C value ids of the token at its offset. If a
+    token can have several values in a column, the column has one slot per value at each offset.
 
     places (Ints1d): The place of the id that each slot reads. Shape: (S,)
     offsets (Ints1d): The offset of the token that each slot reads. For example, 1 is the next
@@ -83,7 +83,7 @@ class Slots(NamedTuple):
 class WordSlots:
     """Slots whose values depend only on the word. At a given offset, a word always adds the same
     sum of weights to the scores of a token, so models cache these sums by word and offset. Places
-    refer to the rows of `WordCache.table`.
+    are positions in the rows of `WordCache.table`.
 
     by_offset (dict[int, Slots]): The feature slots at each offset. The offsets inside these `Slots`
         are all 0, because they look up a single word without its window. An offset that only has
@@ -125,8 +125,8 @@ class WordCache:
 
     width (int): The number of columns in `table`.
     slots (WordSlots): The slots that depend only on the word.
-    hidden_slots (WordSlots): The same for a hidden layer, which has separate weights for static
-        vectors and word types.
+    hidden_slots (WordSlots): The corresponding slots for a hidden layer, which has separate weights
+        for static vectors and word types.
     vectors (StaticVectors | None): The static vectors, if they're used as inputs.
     """
 
@@ -156,7 +156,7 @@ class WordCache:
             end_id = first_id + int(is_new.sum())
             if end_id > len(self.table):
                 # Make the new table twice as large as needed, so that it rarely has to grow. Unused
-                # rows are -1, like the row of a word without values.
+                # rows are filled with -1, like the row of a word without values.
                 n_more = 2 * end_id - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first_id:end_id] = rows[is_new]
@@ -169,8 +169,8 @@ class Lookup:
     """Looks up the ids of the tokens' values in all columns and numbers the weight rows. Can be
     shared between threads.
 
-    Each column occupies one of the C places for each value that a token can have in the column
-    (`Column.width`).
+    A column occupies `Column.width` of the C places, one for each value that a token can have in
+    the column.
 
     columns (Sequence[Column]): The columns and their values.
     """
@@ -267,7 +267,8 @@ class Lookup:
         return self.slots.select(~is_word_slot), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        """Create an empty cache for rows that `_rows_of_words` creates with these vectors."""
+        """Create an empty cache for the rows that `_rows_of_words` creates with the given
+        vectors."""
         width = self.n_word_places + len(MARKS)
         types_by_offset = group_by_offset(self.type_slots)
         hidden_slots = WordSlots(types_by_offset, self.hidden_slots)
@@ -285,7 +286,7 @@ class Lookup:
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
-        if cache.n_words > MOST_CACHED_WORDS:  # limit the memory of the cache
+        if cache.n_words > MOST_CACHED_WORDS:  # limit the cache's memory usage
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
             word_ids[:] = -1  # the new cache is empty
@@ -413,9 +414,8 @@ def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
 
 
 def slots_of_types(place: int, offsets: Ints1d) -> Slots:
-    """Create slots that read the index of a word's type, one for each of O offsets, (O,). `place`
-    is the place of this index. There is a weight row for each offset and each of
-    `CHARACTER_TYPES`."""
+    """Create slots that read the index of a word's type, one for each of O offsets. `place` is the
+    place of this index. There is a weight row for each offset and each of `CHARACTER_TYPES`."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=offsets,

@@ -24,13 +24,13 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 OFTEN = 16
-"""If more than this number of docs have the same text, the summed counts of their units are cached.
-The sums are slow to compute and needed for each of these docs."""
+"""If more than this many docs have the same text, the summed counts of their units are cached. The
+sums are slow to compute and needed for each of these docs."""
 
 
 class MemoryColumn(BatchColumn):
-    """Label memory column. Its values describe how often the token's value of an attribute had each
-    label in the training docs: see `LabelMemory`.
+    """Label memory column. Its values describe how often the token's value for the attribute had
+    each label in the training docs: see `LabelMemory`.
 
     attribute (str): A token attribute or extension attribute.
     """
@@ -60,7 +60,7 @@ class MemoryColumn(BatchColumn):
         labels (LabelCounts): The label counts of these docs.
         RETURNS (MemoryColumn): The column with the new counts.
         """
-        # Feature ids depend on the list of labels, so add the labels that are missing in these
+        # Feature ids depend on the list of labels, so add the labels that are missing from these
         # docs. The first label is O, which is already in `LabelCounts`.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
@@ -107,7 +107,7 @@ class MemoryColumn(BatchColumn):
 
     @property
     def width(self) -> int:
-        """The maximum number of features of a token: see `LabelMemory`."""
+        """The maximum number of features per token: see `LabelMemory`."""
         return self._memory.width
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
@@ -128,7 +128,7 @@ class LabelMemory:
     Let n(v, l) be the number of times that value v had label l, which may be O. A token with value
     v has the following features:
 
-    - for each label l, the label and the bin of its share n(v, l) / sum_m n(v, m), except for the
+    - for each label l, the label and the bin of its share n(v, l) / sum_m n(v, m), unless it's the
       lowest bin
     - for the most frequent label l, the label, the bin of its share, and the bin of sum_m n(v, m)
 
@@ -200,7 +200,8 @@ class LabelMemory:
         """Look up the features of tokens outside of training.
 
         keys (Array1d): The hashes of the tokens' values. Shape: (N,)
-        RETURNS (Ints2d): Feature ids in the order of `share_names`, -1 for none. Shape: (N, width)
+        RETURNS (Ints2d): Feature ids, which are indices into the result of `share_names`, or -1 for
+            none. Shape: (N, width)
         """
         # Unknown values have the index -1, which is the last row.
         return self._features[self._find_values(keys)]
@@ -212,9 +213,9 @@ class LabelMemory:
         return self._value_ids.find(keys & LOWEST_32_BITS)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
-        """Compute the features of tokens in training, excluding the counts of the units of their
-        docs. `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
-        Returns feature ids in the order of `share_names`, -1 for none.
+        """Compute the features of tokens in training, excluding the counts for their docs' units.
+        `keys` contains the hash of each token's value and `text_ids` the text id of each doc.
+        Returns feature ids, which are indices into the result of `share_names`, or -1 for none.
         Shapes: (N,), (B,), (B,) to (N, width)"""
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
@@ -319,8 +320,8 @@ class LabelMemory:
 
 
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
-    """Load counts and check that they are consistent. The totals over all units aren't saved and
-    are recomputed.
+    """Load counts and check that they are consistent. The totals over all units aren't saved, so
+    they're recomputed.
 
     RAISES (ValueError): If the counts are inconsistent.
     """

@@ -1,4 +1,4 @@
-"""Features of pairs of adjacent tokens.
+"""Features based on pairs of adjacent tokens.
 
 A *pair* consists of the values of another column, the *base* column, for a token and the next
 token. The two value ids are stored as a single 64-bit integer: see `join_pairs`.
@@ -31,7 +31,8 @@ class PairColumn(BatchColumn):
         self._set_pairs(numpy.zeros(0, dtype="int64"))
 
     def _set_pairs(self, pairs: Array1d) -> None:
-        """Set the P pairs in the order of their ids, (P,), and build the map from pairs to ids."""
+        """Set the P pairs, in the order of their ids, and build the map from pairs to ids.
+        Shape: (P,)"""
         self._pairs = pairs
         self._ids = id_map(pairs.astype("uint64"))
 
@@ -56,11 +57,11 @@ class PairColumn(BatchColumn):
 
     def select(self, selection: Selection) -> "PairColumn":
         """Create a copy of the column with only the pairs to keep. Some values of the base column
-        are removed and the others get new ids, so the pairs are rebuilt from the new ids."""
+        may be removed and the others get new ids, so the pairs are rebuilt from the new ids."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
-        # The new id of a value is its index in the ids to keep, which are ascending.
+        # The new id of a value is its index in the ids to keep, which are in ascending order.
         base_ids = selection.ids[self.base.name]
         left = numpy.searchsorted(base_ids, left)
         right = numpy.searchsorted(base_ids, right)

@@ -1,8 +1,9 @@
-"""Features for how often a value, such as a word, has each label, as binned shares of the labels.
+"""Binned label shares as features: how often a value, such as a word, has each label.
 
 For example, if a word was O once and LOC three times, the share of LOC is .75. Shares are used for
-two kinds of features: label memory, which counts the labels in the training docs, and features of a
-word's other occurrences in the same doc, which sum the probabilities predicted by a first pass.
+two kinds of features: label memory, which counts the labels in the training docs, and features
+based on a word's other occurrences in the same doc, which sum the probabilities predicted by a
+first pass.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,13 @@ N_TIMES = ("1", "2-3", "4+")
 
 
 def share_names(labels: Sequence[str]) -> list[str]:
-    """Return the feature names for the ids of `share_ids`, in the order of the ids.
+    """Return the names of the features whose ids `share_ids` computes, in the order of the ids.
 
-    First, there are features such as "LOC:0.5-0.75" for each label and each bin except the lowest:
-    the bin contains the share of the label. They're followed by features such as
-    "best:LOC:0.5-0.75:2-3" for each label, each bin of shares and each bin of counts: the label is
-    the most frequent one, and the bins contain its share and the number of times the value occurs.
+    First, there is a feature such as "LOC:0.5-0.75" for each label and each bin except the lowest.
+    It means that the label's share is in this bin. Next, there is a feature such as
+    "best:LOC:0.5-0.75:2-3" for each label, share bin and count bin. It means that the label is the
+    most frequent one, and that its share and the number of times the value occurs are in these
+    bins.
 
     labels (Sequence[str]): The labels, with O first.
     RETURNS (list[str]): The feature names.
@@ -56,8 +58,9 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
         Shape: (M, L)
     width (int): The number of ids to return for each value: the id of the most frequent label
         ("best"), followed by the ids of label shares. If there are more, some are left out. A width
-        of 1 plus the maximum number of labels of a value is sufficient for all ids.
-    RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (M, width)
+        of 1 plus the maximum number of labels per value is sufficient for all ids.
+    RETURNS (Ints2d): Feature ids, which are indices into the result of `share_names`, or -1 for
+        none. Shape: (M, width)
     """
     n_values, n_labels = counts.shape
     n_bins_above_lowest = len(BORDERS)

@@ -1,8 +1,8 @@
 """Static word vectors, which the linear model uses as inputs in addition to its features.
 
-A static vector is a word's vector of D dimensions in the pipeline's vocab. `StaticVectors` looks up
-the words of tokens once, and vectors are then referred to by id. `VectorColumn` defines the offsets
-from a token at which vectors are used and how they're scaled.
+A static vector is a word's vector of D dimensions in the pipeline's vocab. `StaticVectors` maps
+each word to a vector id, which is then used to refer to the vector. `VectorColumn` defines the
+offsets from a token at which vectors are used and how they're scaled.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class StaticVectors(ABC):
     @property
     @abstractmethod
     def n_vectors(self) -> int:
-        """An upper bound for the vector ids. It may be larger than the number of vectors."""
+        """An upper bound on the vector ids. It may be larger than the number of vectors."""
 
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
@@ -135,7 +135,7 @@ class ComputedVectors(StaticVectors):
         return len(self._data)
 
     def _add_rows(self, rows: Floats2d, first_id: int) -> None:
-        """Store the vectors of W new words, (W, D). The id of the first one is `first_id`."""
+        """Store the vectors of W new words. The id of the first one is `first_id`. Shape: (W, D)"""
         end_id = first_id + len(rows)
         if end_id > len(self._data):
             # Make the new array twice as large as needed, so that it rarely has to grow.
@@ -149,14 +149,14 @@ class ComputedVectors(StaticVectors):
 
 
 def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
-    """Create the `StaticVectors` subclass for the kind of vectors in a vocab."""
+    """Create an instance of the `StaticVectors` subclass for the kind of vectors in a vocab."""
     if isinstance(source, Vectors) and source.mode == Mode.default:
         return KeyedVectors(source, scale)
     return ComputedVectors(source, scale)
 
 
 class VectorCoverage(NamedTuple):
-    """The number of words in docs with a static vector. Repeated words are counted each time.
+    """How many of the words in docs have a static vector. Repeated words are counted each time.
 
     n_words (int): The number of words.
     n_with_vector (int): The number of words that have a vector.
@@ -203,7 +203,7 @@ class VectorColumn(Column):
 
     name (str): The name of the column.
     window (Window): The offsets at which vectors are used as inputs.
-    hidden_offsets (tuple[int, ...]): The offsets at which vectors are used as inputs of the hidden
+    hidden_offsets (tuple[int, ...]): The offsets at which vectors are used as inputs to the hidden
         layer, if any: see `HiddenLayer`.
     coverage (VectorCoverage | None): How many words in the training docs have a vector. None if the
         model was loaded, because the coverage isn't saved.
@@ -238,7 +238,7 @@ class VectorColumn(Column):
         """Set the scale, so that the vectors of words in the training docs have the standard
         deviation `STANDARD_DEVIATION`. Uses the vectors in the vocab of the first doc.
 
-        RAISES (ValueError): If there are no such vectors, or if they aren't finite or are all the
+        RAISES (ValueError): If there are no such vectors, they aren't finite, or they're all the
             same.
         """
         if not counts.word_counts:
@@ -249,7 +249,7 @@ class VectorColumn(Column):
         n_times = [counts.word_counts[key] for key in counts.lexemes]
         self.coverage = measure_coverage(vectors, lexemes, n_times)
 
-        # Only count vectors once if several words share them.
+        # Only count a vector once if several words share it.
         ids = vectors.find_ids(lexemes)
         distinct_ids = numpy.unique(ids[ids >= 0])
         # Use float64, because the standard deviation sums over many numbers.

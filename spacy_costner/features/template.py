@@ -53,39 +53,40 @@ class Template:
         are spaCy attributes such as ORTH, LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an
         extension attribute of tokens; "prefix", "suffix", "flags", "character_type" and
         "gazetteer"; and "caseless", the lowercase form of words in docs that are all lowercase or
-        all uppercase. None: ORTH, LOWER and SHAPE with 2, prefix, suffix and flags with 1.
+        all uppercase. None: 2 for ORTH, LOWER and SHAPE, and 1 for prefix, suffix and flags.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
     flags (Sequence[str]): The flags of the kind "flags": spaCy's boolean lexeme attributes, such as
         IS_TITLE, as well as has_digit, has_hyphen, has_upper, is_first_upper and ends_with_period.
-    bigrams (dict[str, int] | None): Kinds in `windows` whose pairs of values at adjacent tokens are
-        also used as features, with their window sizes. Not available for clusters and vectors.
+    bigrams (dict[str, int] | None): Kinds in `windows` for which pairs of adjacent tokens' values
+        are also used as features, with their window sizes. Not available for clusters and vectors.
     gazetteers (dict[str, str] | None): Paths of files with one phrase per line, keyed by name. The
         names are used in feature names. Matching is case-insensitive. The kind in `windows` is
-        "gazetteer", with 1 by default.
+        "gazetteer", with a default size of 1.
     min_count (int | dict[str, int]): The minimum number of times a value has to occur in the
         training docs. Either a number for all kinds or a dictionary of numbers for some kinds.
         "LOWER+LOWER" is the kind for pairs of LOWER.
     memory (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for label
-        memory, with their window sizes. Label memory provides features for how often a token's
-        value had each label in the training docs. In training, the labels in the token's own unit
-        are ignored.
+        memory, with their window sizes. Label memory provides features that describe how often a
+        token's value had each label in the training docs. In training, the labels in the token's
+        own unit are ignored.
     memory_unit (int | str): The unit of label memory: "doc" for single docs, a number for groups of
         that many consecutive docs, or "_.name" to group docs by the value of an extension attribute
         of docs.
-    elsewhere (dict[str, int] | None): Kinds in `windows` for features of other occurrences of a
-        capitalised word in the same doc: the values of the tokens before and after those
-        occurrences. The number is how many of the nearest occurrences to use.
+    elsewhere (dict[str, int] | None): Kinds in `windows` for features based on other occurrences of
+        a capitalised word in the same doc: the values of the tokens before and after those
+        occurrences. The number specifies how many of the nearest occurrences to use.
     document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, with their
-        window sizes. They provide features for the labels that a first pass predicts for other
-        occurrences of the same word in the doc. This applies to words that are capitalised or
-        contain a digit, and words are the same if they have the same value of the attribute. The
+        window sizes. They provide features based on the labels that a first pass predicts for other
+        occurrences of the same word in the doc. Only words that are capitalised or contain a digit
+        have these features. Words are the same if they have the same value for the attribute. The
         first pass is a separate model without these features: see `FirstPass`.
     clusters (Sequence[str]): Paths of files with word clusters: see `read_clusters`. The kind in
-        `windows` is "clusters", with 2 by default.
+        `windows` is "clusters", with a default size of 2.
     vectors (Sequence[int]): The numbers of clusters to create from the words with static vectors.
-        The kind in `windows` is "vectors", with 2 by default.
+        The kind in `windows` is "vectors", with a default size of 2.
     include_static_vectors (bool): Whether to use the static word vectors as inputs, with a weight
-        for each dimension and tag. The kind in `windows` is "static_vectors", with 0 by default.
+        for each dimension and tag. The kind in `windows` is "static_vectors", with a default size
+        of 0.
     RAISES (ValueError): If a setting is invalid, for example if a kind or a flag is unknown or a
         number is out of range.
     """
@@ -117,7 +118,7 @@ class Template:
         if include_static_vectors:
             self.windows.setdefault(STATIC_VECTORS, 0)
 
-        # Each length, flag and number gets a column of its own, so remove duplicates.
+        # Remove duplicates, because they would create the same features twice.
         self.affixes = tuple(dict.fromkeys(affixes))
         self.flags = tuple(dict.fromkeys(flags))
         self.vectors = tuple(dict.fromkeys(vectors))
@@ -135,15 +136,15 @@ class Template:
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """Return a copy of the template for a model with a hidden layer. The inputs of the layer
+        """Return a copy of the template for a model with a hidden layer. The inputs to the layer
         are the types and static vectors of the token and of up to `size` tokens on either side."""
         template = copy(self)
         template.hidden_window = size
         return template
 
     def make_columns(self) -> list[Column]:
-        """Create the columns without values, in the order of their features. If a column depends on
-        another column, it comes after it."""
+        """Create the columns without values, in the order of their features. A column that depends
+        on another column comes after it."""
         columns: list[Column] = []
         columns_of_kind: dict[str, list[Column]] = {}
         for kind, size in self.windows.items():
@@ -189,8 +190,8 @@ MakeColumns = Callable[[Template, Window], list[Column]]
 
 
 def word_column_maker(kind: str) -> MakeColumns:
-    """Return a function that creates the column of a kind that only depends on the word, such as
-    its shape. `WORD_VIEWS` defines how the values of these kinds are computed."""
+    """Return a function that creates a column of the given kind, for kinds that depend only on the
+    word, such as its shape. `WORD_VIEWS` defines how the values of these kinds are computed."""
 
     def make_word_column(template: Template, window: Window) -> list[Column]:
         return [WordColumn(kind, window, WORD_VIEWS[kind])]
@@ -317,8 +318,8 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Validate a setting that maps kinds of features to numbers, such as `windows`. Each kind has
-    to be an extension attribute or in `kinds`, and each number has to be at least `least`.
+    """Validate a setting that maps kinds of features to numbers, such as `windows`. Each kind must
+    be in `kinds` or an extension attribute, and each number must be at least `least`.
 
     RAISES (ValueError): If a kind or a number is invalid.
     """
@@ -350,7 +351,7 @@ def _check_min_count(template: Template) -> None:
 
 
 def _is_extension(kind: object) -> bool:
-    """Check whether this is the name of an extension attribute, such as "_.source"."""
+    """Check whether a kind is the name of an extension attribute, such as "_.source"."""
     return isinstance(kind, str) and kind.startswith(EXTENSION) and len(kind) > len(EXTENSION)
 
 

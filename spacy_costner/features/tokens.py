@@ -107,7 +107,7 @@ def join_tokens(batches: Sequence[Tokens]) -> Tokens:
 class TokenReader:
     """Reads everything that a set of columns requires from docs. Can be shared between threads.
 
-    attributes (Sequence[str]): The attributes and extension attributes of tokens to read.
+    attributes (Sequence[str]): The token attributes and extension attributes to read.
     lexeme_attributes (Sequence[str]): The lexeme attributes that word features depend on, in
         addition to the word itself.
     doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs directly, keyed by
@@ -140,7 +140,7 @@ class TokenReader:
         in_training: bool = False,
         strings: StringStore | None = None,
     ) -> Tokens:
-        """Read the tokens of docs.
+        """Read the tokens in docs.
 
         docs (Sequence[Doc]): The docs, with all required attributes set.
         in_training (bool): Whether to hash the docs' texts, which label memory uses to recognise

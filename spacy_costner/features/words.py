@@ -18,7 +18,7 @@ from .counts import TrainingCounts
 
 
 class WordView(NamedTuple):
-    """Defines how a value is computed from a word, such as its shape or its last three characters.
+    """Defines how to compute a value, such as the shape or the last three characters, from a word.
 
     value_of (Callable): Function that takes a lexeme and its text and returns the value, or None if
         the word has no value. The text is passed in because several columns need it and reading it
@@ -110,8 +110,8 @@ def suffix(size: int) -> WordView:
 
 
 def flag(name: str) -> WordView:
-    """Create a view of one of `FLAGS`. The value is "yes" if the word has the flag. Otherwise, it
-    has no value."""
+    """Create a view of one of `FLAGS`. The value is "yes" if the word has the flag. Otherwise, the
+    word has no value."""
     if name in TEXT_FLAGS:
         has_flag = TEXT_FLAGS[name]
 

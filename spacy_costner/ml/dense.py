@@ -1,4 +1,4 @@
-"""A CRF with the vectors of a Tok2Vec.
+"""A CRF on top of a Tok2Vec.
 
 A linear layer maps the vector of each token to its emissions. The output layer, "transitions", adds
 the weights for transitions, start and end, which are the same for all docs. In shapes, N is the
@@ -22,7 +22,7 @@ TRANSITION_PARAMS = ("transitions", "start", "end")
 def build_linear_chain_crf(
     tok2vec: Model[list[Doc], list[Floats2d]], nO: int | None = None
 ) -> Model[list[Doc], Potentials]:
-    """Build a linear-chain CRF with the vectors of a Tok2Vec.
+    """Build a linear-chain CRF on top of a Tok2Vec.
 
     tok2vec (Model[list[Doc], list[Floats2d]]): The Tok2Vec or listener.
     nO (int | None): The number of tags. Set by the component, based on its labels.
@@ -57,7 +57,7 @@ def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
-    """Combine the emissions and the weights of the chain. The backprop callback increments the
+    """Combine the emissions with the weights of the chain. The backprop callback increments the
     gradients of the weights and returns the gradient of the emissions."""
     potentials = Potentials(
         emissions=cast(Floats2d, emissions.data),

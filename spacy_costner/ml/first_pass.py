@@ -91,8 +91,8 @@ class FirstPass(Shim):
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, batch: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """Predict the probability of O and of each label for each token. In training, each doc is
-        predicted by weights that weren't trained on it.
+        """Predict the probability of O and of each label for each token. In training, the labels of
+        each doc are predicted by weights that weren't trained on it.
 
         batch (FeatureBatch): The features of the docs. In training, they have to include
             `text_ids`.
@@ -133,7 +133,7 @@ class FirstPass(Shim):
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
         """Predict the probability of O and of each label for each token with the given weights. The
-        probability of a label is the sum over its tags. Shape: (N, L + 1)"""
+        probability of a label is the sum of the probabilities of its tags. Shape: (N, L + 1)"""
         # Split the docs into sequences for the chain. (`batch` may still contain the lengths of all
         # docs: see `FeatureBatch.select_tokens`.)
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
@@ -148,7 +148,7 @@ class FirstPass(Shim):
         """Do nothing, because the weights stay on the CPU."""
 
     def select(self, rows: Ints1d) -> "FirstPass":
-        """Create a first pass with only some of the features, to be saved. `rows` contains the
+        """Create a first pass with only some of the features, for saving. `rows` contains the
         indices of the V' features to keep. Shape: (V',)"""
         first_pass = FirstPass(
             self.settings, self.average_power, self.n_epochs, self.weights.keep_all

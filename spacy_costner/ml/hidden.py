@@ -25,15 +25,15 @@ from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
 HIDDEN_VECTOR_DROPOUT = 0.2
-"""The dropout rate for the static vectors in the inputs of the layer. Chosen on development data,
-like `UNIT_DROPOUT`: see docs/linear.md."""
+"""The dropout rate for the static vectors in the layer's inputs. Chosen on development data, like
+`UNIT_DROPOUT`: see docs/linear.md."""
 
 UNIT_DROPOUT = 0.2
-"""The dropout rate for hidden units, which are drawn separately for each token."""
+"""The dropout rate for hidden units. The units to drop are drawn separately for each token."""
 
 
 class HiddenInputs(NamedTuple):
-    """The inputs of the hidden layer for each token: the type of each word in its window, such as
+    """The inputs to the hidden layer for each token: the type of each word in its window, such as
     "capitalised", and the word's static vector.
 
     The weights of the inputs have M rows: one row for each offset and type, followed by the rows of
@@ -100,8 +100,8 @@ class HiddenWeights(NamedTuple):
 
 
 class HiddenLayer(Shim):
-    """A layer of H hidden units. Let x_t be the input from the word of token t: its static vector,
-    concatenated with a one-hot vector of its type. Let V_o be the weights of offset o, b the bias
+    """A layer of H hidden units. Let x_t be the input from token t's word: its static vector,
+    concatenated with a one-hot vector of its type. Let V_o be the weights for offset o, b the bias
     and U the weights from the units to the scores. The layer adds the following to the emissions of
     token t:
 
@@ -129,9 +129,9 @@ class HiddenLayer(Shim):
         return len(self.weights.inner) > 0
 
     def allocate(self, n_rows: int, n_tags: int) -> None:
-        """Create weights for M input rows, `n_rows`, and K tags. The inner weights are drawn at
-        random as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
-        0."""
+        """Create weights for `n_rows` input rows (M) and `n_tags` tags (K). The inner weights are
+        drawn at random as in He et al. (2015), Delving deep into rectifiers, equation 10. The
+        others are 0."""
         standard_deviation = numpy.sqrt(2 / max(n_rows, 1))  # new layers have no rows yet
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
@@ -166,7 +166,7 @@ class HiddenLayer(Shim):
         return units @ self.weights.outer
 
     def _sum_inputs(self, batch: FeatureBatch) -> Floats2d:
-        """Compute the sum of the inputs of each unit, without the bias. Shape: (N, H)"""
+        """Compute the weighted sum of the inputs to each unit, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.from_batch(batch).score(self.weights.inner)
         # The batch has word ids, so use the cached sums of the words.
@@ -205,8 +205,8 @@ class HiddenLayer(Shim):
         inner, bias, outer = self.weights
         inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
-        # Dropped units are multiplied by 0. The others are scaled up, so that the mean of their sum
-        # doesn't change. Shape: (N, H)
+        # Dropped units are multiplied by 0. The others are scaled up, so that the expected values
+        # don't change. Shape: (N, H)
         is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
         factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
         units *= factors
@@ -323,7 +323,7 @@ class WithHiddenLayer(NamedTuple):
     layer: HiddenLayer
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
-        """Score docs by their features."""
+        """Score docs based on their features."""
         scores = self.weights.potentials(batch)
         return scores._replace(emissions=scores.emissions + self.layer.score(batch))
 

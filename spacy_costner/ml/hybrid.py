@@ -1,4 +1,4 @@
-"""A CRF with sparse features and the vectors of a Tok2Vec: a hybrid.
+"""A hybrid CRF with both sparse features and a Tok2Vec.
 
 The emissions are the sum of the emissions of two parts. The sparse part is a linear model (see
 `sparse`). The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and
@@ -46,8 +46,8 @@ def build_hybrid_crf(
     learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Settings of the sparse part:
         see `build_sparse_crf`.
     part_dropout (float): The proportion of docs for which one of the two parts is dropped in an
-        update. Each part is dropped equally often, and the emissions of the other part are doubled.
-        As a result, each part learns to predict without the other.
+        update. Both parts are dropped equally often, and the emissions of the remaining part are
+        doubled. As a result, each part learns to predict without the other.
     linear_epochs (int): If greater than 0, the sparse part is trained for this number of epochs
         during initialization and then frozen, and the Tok2Vec is trained to correct its scores. If
         0, both parts are trained together.

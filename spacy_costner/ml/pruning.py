@@ -17,8 +17,8 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from ..features.ids import compress, decompress, pack, unpack
 
 DROPPED_SHARE = 0.04
-"""The proportion of the sum of squared feature weights to set to 0. Rows are dropped in order of
-their largest weight, starting with the smallest. For Spanish, this drops three out of four rows.
+"""The maximum proportion of the sum of squared feature weights to remove. Rows are dropped in order
+of their largest weight, starting with the smallest. For Spanish, this drops three out of four rows.
 Ordering rows by frequency or squared gradients (LeCun, Denker & Solla, 1990, Optimal brain damage)
 didn't perform better."""
 
@@ -26,7 +26,7 @@ NOISE_SHARE = 0.01
 """The maximum mean squared rounding error, as a proportion of the mean squared weight."""
 
 N_BITS = 15
-"""The number of bits of a saved weight, excluding the sign."""
+"""The number of bits per saved weight, excluding the sign."""
 
 LEAST_EXPONENT = -149
 """The exponent of the smallest power of 2 that can be represented in float32."""
@@ -108,8 +108,8 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     # `rint` may round the largest numbers up to 2^N_BITS, which is out of range for int16.
     numbers = numbers.clip(-largest_number, largest_number).astype("int16")
 
-    # Divide all numbers by their largest common power of 2, because smaller numbers compress
-    # better. This is the lowest bit that is set in any number: `bits & -bits`.
+    # Divide all numbers by the largest power of 2 that they have in common, because smaller numbers
+    # compress better. This power is the lowest bit that is set in any of them: `bits & -bits`.
     bits = int(numpy.bitwise_or.reduce(numbers, axis=None))
     n_shifts = (bits & -bits).bit_length() - 1
     return numbers >> n_shifts, exponent + n_shifts
@@ -139,7 +139,7 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
         "exponent": exponent,
         "used": pack(used_rows),
         "row_ids": pack(row_ids),
-        # Store the numbers in column order, because numbers of the same tag are similar and
+        # Store the numbers in column order, because numbers for the same tag are similar and
         # compress well next to each other.
         "numbers": compress(distinct_rows.T.reshape(-1).astype("<i2")),
     }

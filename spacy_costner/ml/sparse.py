@@ -46,10 +46,10 @@ def build_sparse_crf(
     features (Template | None): The feature template. None: `Features.v1` with its default settings.
     learn_rate (float): The learning rate of AdaGrad, which trains the sparse weights regardless of
         the optimizer in the config.
-    L1 (float): The L1 penalty per update: the factor for the sum of the absolute weights.
-    L2 (float): The L2 penalty per update: the factor for half the sum of the squared weights.
+    L1 (float): The L1 penalty per update: the coefficient of the sum of the absolute weights.
+    L2 (float): The L2 penalty per update: the coefficient of half the sum of the squared weights.
     dropout (float): The proportion of features that is dropped at random in training.
-    eps (float): Updates of a weight are small while its accumulated gradients are small compared
+    eps (float): Updates to a weight are small while its accumulated gradients are small compared
         with this value. If it's close to 0, even a small first gradient causes a full update.
     average_power (float): The exponent p of weight averaging: step t has the weight t^p in the
         average. If 0, all steps have the same weight. Only used if the optimizer uses averages.
@@ -60,7 +60,7 @@ def build_sparse_crf(
     hidden (int): The number of units in a hidden layer over the static word vectors, which the
         features have to include. The layer is trained by the optimizer in the config. If 0, there
         is no hidden layer.
-    hidden_window (int): The number of tokens on either side whose vectors are inputs of the hidden
+    hidden_window (int): The number of tokens on either side whose vectors are inputs to the hidden
         layer.
     nO (int | None): The number of tags. Set by the component, based on its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
@@ -190,7 +190,7 @@ def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
 
 
 def _find_linear(model: Model) -> Model | None:
-    """Return the linear CRF in a model and its layers, if any."""
+    """Return the first linear CRF among a model and its layers, if any."""
     if is_linear(model):  # the usual case, and faster than walking the layers
         return model
     return next(filter(is_linear, model.walk()), None)
@@ -199,9 +199,9 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Score docs by their features. This is the model's forward function. The backprop callback
-    stores the gradient with respect to the scores for the next update and returns the docs, which
-    have no gradient."""
+    """Score docs based on their features. This is the model's forward function. The backprop
+    callback stores the gradient with respect to the scores for the next update and returns the
+    docs, which have no gradient."""
     if not is_train:
         # The weights of each word are summed once and cached: see `WordSums`.
         features = find_features(model, docs, by_word=True)
@@ -221,12 +221,13 @@ def forward(
 def score_features(
     model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
-    """Score training docs by the features that `find_features` returned. The backprop callback
-    stores the gradient for the next update. If the weights have folds, the callback does nothing,
-    and each doc is scored by weights that weren't trained on it: see `SparseWeights.set_folds`."""
+    """Score training docs based on the features that `find_features` returned. The backprop
+    callback stores the gradient for the next update. If the weights have folds, the callback does
+    nothing, and each doc is scored by weights that weren't trained on it: see
+    `SparseWeights.set_folds`."""
     features, weights = linear_part(model)
     if weights.emissions_of_folds:
-        # The weights were trained during initialization and don't change anymore.
+        # The weights were trained during initialization and are no longer updated.
         return _copy_to_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
@@ -276,11 +277,11 @@ def find_features(
     by_word: bool = False,
 ) -> FeatureBatch:
     """Extract the features of the tokens in docs. If the model has a first pass, this includes
-    features of its predicted labels.
+    features based on the labels it predicts.
 
     docs (Sequence[Doc]): The docs, with all attributes that the template uses.
-    is_train (bool): Whether the model is trained on the labels of these docs. Label memory (see
-        `features.memory`) then ignores the labels that it counted in these docs.
+    is_train (bool): Whether the model is being trained on the labels of these docs. If so, label
+        memory (see `features.memory`) ignores the labels counted in these docs.
     by_word (bool): Whether the batch should contain word ids instead of the weight rows that depend
         only on the word.
     RETURNS (FeatureBatch): The features of all tokens in the docs.

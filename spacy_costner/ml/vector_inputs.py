@@ -1,4 +1,4 @@
-"""Static word vectors as inputs of a batch: the scores they add, and the gradient of their weights.
+"""Static word vectors as model inputs: the scores they add, and the gradient of their weights.
 
 In shapes, D is the number of dimensions of a vector, U the number of distinct vectors in a batch, O
 the number of offsets from a token at which vectors are used as inputs, N the number of tokens, and
@@ -15,17 +15,18 @@ from ..features import StaticVectors
 
 
 class VectorInputs(NamedTuple):
-    """The static vectors in the tokens' windows. Let x_t be the vector of the word of token t, or 0
-    if it has none, and W_o the weights of offset o, (D, K). The vectors add the following to the
-    scores of token t:
+    """The static vectors in the tokens' windows. Let x_t be the vector of token t's word, or 0 if
+    it has none, and W_o the weights for offset o, of shape (D, K). The vectors add the following to
+    the scores of token t:
 
         sum over the offsets o of x_{t+o} W_o
 
     Words are often repeated, so the product of each distinct vector and the weights of each offset
-    is only computed once. The products are stored in a table, (U O, K). Row u O + o is x_u W_o. The
-    scores of a token are the sum of O rows of this table.
+    is only computed once. The products are stored in a table of shape (U O, K), in which row u O +
+    o is x_u W_o. The scores of a token are the sum of O rows of this table.
 
-    The weights of all offsets are stored in a single array, (O D, K), with D rows for each offset.
+    The weights for all offsets are stored in a single array of shape (O D, K), with D rows for each
+    offset.
 
     vectors (Floats2d): The distinct vectors of the batch. Shape: (U, D)
     rows (Ints2d): The row in the table of products for each token and offset, or -1 if the word has
@@ -37,7 +38,7 @@ class VectorInputs(NamedTuple):
 
     @classmethod
     def from_ids(cls, vectors: StaticVectors, vector_ids: Ints2d) -> "VectorInputs":
-        """Create the inputs of tokens.
+        """Create the inputs for a batch of tokens.
 
         vectors (StaticVectors): All vectors.
         vector_ids (Ints2d): The vector id of the word at each offset from each token, or -1.
@@ -62,7 +63,7 @@ class VectorInputs(NamedTuple):
         return products.reshape(self.n_products, n_tags)
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """Compute the scores that the vectors add to the tokens with the given weights.
+        """Compute the scores that the vectors add to the tokens' scores, using the given weights.
         Shapes: (O D, K) to (N, K)"""
         return sparse.sum_rows(self.rows, self.products(weights))
 
@@ -105,8 +106,8 @@ def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
     """Find the distinct ids in `ids` and number them. Several times faster than `numpy.unique`,
     because it doesn't sort. Ids have to be between 0 and `n_ids` - 1. Returns the distinct ids, and
     the index of each of `ids` among them. Shapes: (N,) to (U,), (N,)"""
-    # The last position of each id in `ids`: if ids are equal, the last one is written last. Other
-    # entries are uninitialized and never read.
+    # The last position of each id in `ids`: if an id is repeated, its last position is written
+    # last. Other entries are uninitialized and never read.
     last_place = numpy.empty(n_ids, dtype="int32")
     last_place[ids] = numpy.arange(len(ids), dtype="int32")
     is_last = last_place[ids] == numpy.arange(len(ids))

@@ -6,8 +6,8 @@ it contains:
 - V rows for the features.
 - M rows for the static word vectors: one for each combination of an offset and a vector dimension.
   M is 0 if vectors aren't used as inputs.
-- K + 2 rows for the chain: one row of transitions from each tag, one for the first tag (start) and
-  one for the last tag (end).
+- K + 2 rows for the chain: one row for the transitions from each tag, one for the first tag (start)
+  and one for the last tag (end).
 
 In shapes, N is the number of tokens, and S is the maximum number of features per token.
 """
@@ -176,7 +176,7 @@ class SparseWeights(Shim):
 
     @property
     def transitions(self) -> Floats2d:
-        """The weights of the transitions, [from, to]. Can be modified. Shape: (K, K)"""
+        """The weights of the transitions, indexed by [from, to]. Can be modified. Shape: (K, K)"""
         return self._chain_weights[:-2]
 
     @property
@@ -280,13 +280,13 @@ class SparseWeights(Shim):
         return (self.table.weights, self.table.squares, self._average)
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
-        """Score docs by their features."""
+        """Score docs based on their features."""
         return self._score(batch, vector_inputs_of(batch))
 
     def _score(self, batch: FeatureBatch, vectors: VectorInputs | None) -> Potentials:
-        """Score docs by their features and static vectors. `vectors` is None if the model doesn't
-        use vectors, or if the batch has a word cache, because the word sums already include the
-        vectors."""
+        """Score docs based on their features and static vectors. `vectors` is None if the model
+        doesn't use vectors, or if the batch has a word cache, because the word sums already include
+        the vectors."""
         # Regularisation is lazy, so apply any pending regularisation to the rows before using them.
         self._apply_regularisation(batch.rows)
         if vectors is not None:
@@ -658,8 +658,8 @@ class SparseWeights(Shim):
         n_tags = saved["n_tags"]
         n_vector_rows = saved["n_vector_rows"]
         n_rows = n_features + n_vector_rows + n_tags + 2
-        # Negative `n_tags` raise an error in `allocate`, but the signs of the others may cancel out
-        # in the sum.
+        # A negative `n_tags` raises an error in `allocate`, but if only one of the others is
+        # negative, their sum may still be valid.
         are_counts = n_features >= 0 and n_vector_rows >= 0
         # Row indices are stored as int32.
         if not (are_counts and n_rows < 2**31):

@@ -103,7 +103,7 @@ class WordSums(NamedTuple):
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
         """Compute the weight sums of words for each of O offsets and each tag. `words` contains the
-        words' rows in the table of the cache: the ids of their values.
+        words' rows in the cache's table, which are the ids of their values.
         Shapes: (W, width of the table) to (W, O, K)"""
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
@@ -143,15 +143,16 @@ class WordSums(NamedTuple):
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
         """Compute the scores that the words in the tokens' windows add to the tokens.
 
-        word_ids (Ints1d): The id in the cache of each token's word. Shape: (N,)
+        word_ids (Ints1d): The cache id of each token's word. Shape: (N,)
         lengths (Ints1d): The number of tokens in each doc. Shape: (B,)
         RETURNS (Floats2d): The scores to add. Shape: (N, K)
         """
         _, n_offsets, n_tags = self.sums.shape
         has_sums = word_ids < self.n_words
         all_have_sums = has_sums.all()
-        # Treat `sums` as a table with one row for each word and offset, (W O, K). The first row of
-        # a word is its id times the number of offsets, or -1 if it has no sums. Shape: (N,)
+        # Treat `sums` as a table of shape (W O, K), with one row for each word and offset. The
+        # first row of a word is its id times the number of offsets, or -1 if it has no sums.
+        # Shape: (N,)
         first_rows = word_ids * n_offsets
         if not all_have_sums:
             first_rows[~has_sums] = -1
