@@ -1,6 +1,6 @@
 """Create spaCy examples from a corpus of any format, as specified in a config.
 
-An example contains two docs of the same text: the *reference* with the annotation, and the
+An example contains two docs with the same text: the *reference* doc with the annotation, and the
 *predicted* doc, which is passed to the pipeline. `AnyCorpus` creates the examples, and the
 registered function `make_reader` creates the `AnyCorpus`.
 """
@@ -100,8 +100,8 @@ class AnyCorpus(Corpus):
 
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                # Augmenters discard the file's tokens and sentences, unless they return the example
-                # itself.
+                # Augmenters discard the file's tokens and sentences, unless they return the
+                # original example.
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
@@ -241,9 +241,9 @@ def make_reader(
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
     gold_preproc (bool): Whether to create one example per annotated sentence, with the tokens of
         the annotation.
-    max_length (int): Docs with at least this number of tokens are split into sentences. Sentences
-        of this length are skipped, and so are docs of this length without sentence starts. Defaults
-        to 0, which indicates no limit.
+    max_length (int): Docs with this many tokens or more are split into sentences. Sentences that
+        are still this long are skipped, and so are docs that are this long and have no sentence
+        starts. Defaults to 0, which indicates no limit.
     limit (int): The maximum number of docs to read. Defaults to 0, which indicates no limit.
     augmenter (Callable | None): Optional function that replaces each example with one or more
         augmented examples.

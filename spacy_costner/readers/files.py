@@ -33,7 +33,7 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 """Files in which the `datasets` library describes a dataset."""
 
 DATASET_MARKS = ("state.json", "dataset_dict.json")
-"""Files by which a folder saved by the `datasets` library is recognized."""
+"""Files that identify a folder saved by the `datasets` library."""
 
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with one JSON value per line."""
@@ -57,7 +57,7 @@ SHOWN_JSON = 40
 """The number of characters of invalid JSON that an error message shows."""
 
 BEFORE_ERROR = 9
-"""The number of characters before a JSONL error that the message shows."""
+"""The number of characters that an error message shows before the invalid character in JSONL."""
 
 CHUNK = 1 << 20
 """The number of bytes that `digest` reads at a time."""
@@ -131,7 +131,7 @@ def corpus_files(path: Path) -> list[Path]:
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the files of a corpus in a folder and its subfolders. A dataset counts as a single
     file. `visited` contains the device and inode of each folder that was already listed, because
-    links can form a cycle. This folder is added to it."""
+    links can form a cycle. `folder` is added to it."""
     status = folder.stat()
     device_and_inode = (status.st_dev, status.st_ino)
     if device_and_inode in visited:
@@ -167,7 +167,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def is_about_corpus(path: Path) -> bool:
-    """Check whether a file describes the corpus instead of containing data, such as a README."""
+    """Check whether a file, such as a README, describes the corpus rather than containing data."""
     if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
         return True
     return path.suffix.lower() in ABOUT_SUFFIXES
@@ -253,7 +253,7 @@ def _begins_with_record(text: str) -> bool:
 def _read_lines(text: str, path: Path) -> Values:
     """Read the JSON value of each non-empty line, with its location. Raises an error if a line
     isn't valid JSON, or if the first line begins an array of objects."""
-    # Records of spaCy 2 are arrays, too, but their first item is a text.
+    # spaCy 2 records are arrays, too, but their first item is a text.
     if re.match(r"\s*\[\s*\{", text):
         name = path.with_suffix(".json").name
         expected = "expected a JSON value on each line, got an array of them"
@@ -300,8 +300,8 @@ class JsonScanner:
         self.text = text
         self.path = path
         self.position = 0  # the index of the next character
-        # The line number `_line` belongs to the character at `_line_position`. Newlines up to there
-        # were already counted.
+        # `_line` is the line number of the character at `_line_position`. Newlines before that
+        # character have already been counted.
         self._line_position = 0
         self._line = 1
         self._decoder = json.JSONDecoder()
@@ -364,13 +364,14 @@ def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
 def digest(*parts: Any) -> str:
     """Compute a digest that changes if any of the parts changes.
 
-    *parts (Any): JSON values, bytes or paths. For the path of a file, its content is hashed. For a
-        folder, the names and contents of all files are hashed, except hidden files and .pyc files.
+    *parts (Any): JSON values, bytes or paths. If a part is a file path, the contents of the file
+        are hashed. For a folder, the names and contents of all files are hashed, except hidden
+        files and .pyc files.
     RETURNS (str): The SHA-256 digest as hexadecimal digits.
     """
     sha = sha256()
-    # The length precedes each content. Otherwise, "a", "bc" would have the same digest as "ab",
-    # "c".
+    # The length is hashed before the content. Otherwise, "a", "bc" would have the same digest as
+    # "ab", "c".
     for part in parts:
         if isinstance(part, Path):
             for file in _files_to_digest(part):

@@ -140,7 +140,7 @@ def _read_markup(html: str, begin: int, collector: "_TextCollector") -> int:
         return ignored.end()
     tag = TAG.match(html, begin)
     if tag is None:
-        if START_OF_TAG.match(html, begin):  # browsers ignore an unclosed tag and everything after
+        if START_OF_TAG.match(html, begin):  # browsers ignore an unclosed tag and the rest
             return len(html)
         collector.add_text(html[begin : begin + 1])
         return begin + 1

@@ -5,8 +5,8 @@ marks the first token (B, U, S), and *closes* it if it marks the last token (L, 
 may also follow the label (PER-B). In IO without prefixes, the tag is the label.
 
 `find_scheme` infers the scheme from all tags of a corpus. A label may look like a prefix and a
-label (E-MAIL), so letters such as E and S are only read as prefixes if other tags of the corpus
-confirm it. If tags match no scheme, or the scheme is ambiguous, an error is raised.
+label (E-MAIL), so letters such as E and S are only read as prefixes if other tags in the corpus
+confirm this. If tags match no scheme, or the scheme is ambiguous, an error is raised.
 
 `decode_tags` decodes the entities. An entity begins at a token whose tag opens one, where the label
 changes, and after a tag that closes one. These are the rules of conlleval (Tjong Kim Sang & De
@@ -144,7 +144,7 @@ class TagCounts:
     """The tags of a corpus, with the first occurrence of each tag and the counts of tag pairs.
 
     places (dict[str, FilePlace]): The location of the first token with each tag.
-    pairs (Counter[tuple[str, str]]): The number of times each pair of tags occurs at consecutive
+    pairs (Counter[tuple[str, str]]): The number of times each pair of tags occurs on consecutive
         tokens. At the start of a sentence, the first tag of the pair is "".
     """
 
@@ -171,7 +171,7 @@ class TagCounts:
 
         ids_before = numpy.zeros_like(tag_ids)  # (N,)
         ids_before[1:] = numpy.where(sent_start[1:], 0, tag_ids[:-1])
-        # Encode each pair of tags as a single number: row times K + 1, plus column.
+        # Encode each pair of tags as a single number: row * (K + 1) + column.
         pair_ids, counts = numpy.unique(ids_before * len(tag_set) + tag_ids, return_counts=True)
         for pair_id, count in zip(pair_ids.tolist(), counts.tolist()):
             before, tag_id = divmod(pair_id, len(tag_set))
@@ -187,7 +187,7 @@ def check_scheme(name: str) -> str:
 
     name (str): The name of the scheme, or an alternative name such as "BIO".
     RETURNS (str): The name that readers report, such as "IOB2".
-    RAISES (ValueError): If there is no scheme of this name.
+    RAISES (ValueError): If there is no scheme with this name.
     """
     if name.lower() in (LABELS, IO_WITHOUT_PREFIXES.lower()):
         return IO_WITHOUT_PREFIXES
@@ -229,7 +229,8 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
             return TagScheme(_name_scheme(counts, split_tags) + suffix, split_tags)
         refusals.append(refusal)
     if refusals:
-        # If the tags could have either prefixes or suffixes, report the more common prefixes.
+        # If the tags could have either prefixes or suffixes, report the error for prefixes, which
+        # are more common.
         raise refusals[0]
     _check_labels(counts, tags)
     return TagScheme(IO_WITHOUT_PREFIXES, _as_labels(tags))
@@ -316,7 +317,7 @@ def _as_labels(tags: Collection[str]) -> dict[str, SplitTag]:
 
 
 def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTag]:
-    """Split tags into prefix and label by `PREFIXED` or `SUFFIXED`. Tags that don't match the
+    """Split tags into prefix and label using `PREFIXED` or `SUFFIXED`. Tags that don't match the
     pattern are omitted."""
     split_tags: dict[str, SplitTag] = {}
     for tag in tags:

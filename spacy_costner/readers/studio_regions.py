@@ -78,7 +78,8 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
 
 
 def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
-    """Read a value in the data of a task as a text. `reading` must be one of its `readings_of`."""
+    """Read a value in the data of a task as a text. `reading` must be one of the readings returned
+    by `readings_of`."""
     if kind == "dialogue":
         utterances = [utterance[reading] for utterance in value]
         return StudioText("\n".join(utterances), utterances=utterances)
@@ -122,7 +123,7 @@ def labels_of(result: Result) -> Any:
 
 
 def element_of(result: Result) -> str | None:
-    """Return the name of the labeling interface's element that a result belongs to, or None if
+    """Return the name of the element in the labeling interface that a result belongs to, or None if
     unknown."""
     name = result.get("to_name")
     return name if isinstance(name, str) else None
@@ -207,7 +208,7 @@ def _ranges_in_dialogue(
         )
 
     def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
-        """Count the regions that match the text that they quote: see `count_in_place`."""
+        """Count the regions that match the text they quote: see `count_in_place`."""
         spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
         return count_in_place(text.text, spans)
 

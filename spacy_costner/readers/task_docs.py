@@ -42,11 +42,11 @@ EMPTY = "texts are empty: they are left out"
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
     """Create docs from tasks. Rejected or ignored tasks and tasks without text are skipped and
     reported. If the option `incorrect_spans_key` is set, a rejected task with a single span is
-    converted to a doc with this span under the key in `doc.spans`. All other annotation of the doc
+    converted to a doc with this span under that key in `doc.spans`. All other annotation of the doc
     is missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    context (Context): The pipeline and the options. Problems are added to its info.
+    context (Context): The pipeline and the options. Problems are added to `context.info`.
     YIELDS (Doc): The annotated docs.
     RAISES (CorpusError): If spaCy doesn't support a text or the ID of a span.
     """
@@ -89,7 +89,7 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     task (Task): The text and its spans.
     place (FilePlace): The location of the task, for errors and problems.
     context (Context): The pipeline and the options. Spans that the doc can't represent are added to
-        its info as problems.
+        `context.info` as problems.
     RETURNS (Doc): The annotated doc.
     RAISES (CorpusError): If spaCy doesn't support the text or the ID of a span.
     """
@@ -222,7 +222,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         # becomes separate tokens.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
-        # `spaces` is omitted because the doc is then marked as having unknown spaces.
+        # Without `spaces`, the doc is marked as having unknown spaces.
         return Doc(context.nlp.vocab, words=words)
     return Doc(context.nlp.vocab, words=words, spaces=spaces)
 
