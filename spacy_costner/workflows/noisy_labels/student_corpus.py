@@ -19,7 +19,7 @@ class EntityCounts(NamedTuple):
     """The number of predicted entities in an answer."""
 
     n_sure: int  # entities that are kept
-    n_missing: int  # entities replaced with missing annotation because of a low confidence
+    n_missing: int  # entities replaced with missing annotation because of low confidence
 
 
 class CorpusCounts(NamedTuple):
@@ -27,7 +27,7 @@ class CorpusCounts(NamedTuple):
 
     n_docs: int
     n_entities: int  # entities to train on
-    n_missing: int  # entities replaced with missing annotation because of a low confidence
+    n_missing: int  # entities replaced with missing annotation because of low confidence
     n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
 
 

@@ -66,12 +66,12 @@ def save_answers(
 ) -> Iterator[Doc]:
     """Annotate texts with teachers, and save their answers in files of `DOCS_PER_FILE` docs. The
     name of the folder contains a fingerprint of the teachers and texts. Files that were saved by an
-    earlier run are read, and their texts are not annotated again.
+    earlier run are reused, so their texts are not annotated again.
 
     teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
     vocab (Vocab): The vocab of the answers.
     raw_paths (Sequence[Path]): The text files.
-    output_path (Path): The parent folder of the folder of answers.
+    output_path (Path): The folder in which the folder of answers is created.
     soft (bool): Whether to add soft targets to the answers.
     reading (ReadOptions): The options for reading the texts.
     YIELDS (Doc): The answers.
@@ -169,8 +169,8 @@ def write_soft_targets(
 
 
 def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
-    """Check that a teacher didn't change the tokens of docs. Its entities are copied by token
-    index.
+    """Check that a teacher didn't change the tokens of docs, because its entities are copied by
+    token index.
 
     RAISES (ValueError): If it merged or split tokens.
     """
@@ -265,7 +265,7 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             # `isinstance` would also accept a bool as an int.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            # Strip whitespace from both ends of the span, as in the entities of the doc.
+            # Strip whitespace from both ends of the span, as was done for the entities of the doc.
             span_text = task.text[task_span.start : task_span.end]
             start = task_span.start + len(span_text) - len(span_text.lstrip())
             end = start + len(span_text.strip())
