@@ -110,7 +110,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
 
     path (Path): The column file.
     options (ReadOptions): The options for the token column and the tag column.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     RETURNS (ColumnsFile): The tokens and tags.
     RAISES (CorpusError): If the file can't be read.
     """

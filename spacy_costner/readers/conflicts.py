@@ -56,8 +56,8 @@ class TextAnnotation(NamedTuple):
     missing: tuple[tuple[int, int], ...]
 
     def lacks(self, span: SpanOfText) -> bool:
-        """Check whether the annotation rules out an entity: the annotation doesn't contain it and
-        isn't missing there."""
+        """Check whether the annotation rules out an entity, i.e. neither contains it nor is missing
+        there."""
         start, end, _ = span
         is_unknown = any(
             missing_start <= start and end <= missing_end
@@ -91,7 +91,7 @@ def report_conflicts(
     docs (Iterable[Doc]): The docs of a corpus.
     spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
-    info (CorpusInfo): Conflicts are added to it as problems.
+    info (CorpusInfo): Collects conflicts as problems.
     YIELDS (Doc): The docs, unchanged.
     """
     # The location and annotation of the first doc with each text, keyed by the hash of the text.
@@ -122,7 +122,7 @@ def merge_texts(
     conflicts (str): How to resolve conflicting annotations: see `ReadOptions.conflicts`.
     spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
-    info (CorpusInfo): Repeated texts and conflicts are added to it as problems.
+    info (CorpusInfo): Collects repeated texts and conflicts as problems.
     YIELDS (Doc): The merged docs, in the order in which their texts first occur.
     """
     groups: list[list[AnnotatedDoc]] = []  # the docs with each text

@@ -69,9 +69,9 @@ def read_docs(
     nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Options for reading the files.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. If None, a warning is
-        issued for each problem.
-    predicted (Predicted | None): The docs created by the tokenizer are added to it: see `Context`.
+    info (CorpusInfo | None): Collects formats, schemes and problems. If None, a warning is issued
+        for each problem.
+    predicted (Predicted | None): Collects the docs created by the tokenizer: see `Context`.
     YIELDS (Doc): The docs. Docs without tokens are skipped.
     RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
         the line. Also raised after the last doc if most spans don't match token boundaries.

@@ -302,7 +302,7 @@ def require_pyarrow() -> Any:
 def make_doc(nlp: Language, text: Any) -> Doc:
     """Tokenize the text of a row.
 
-    RAISES (ValueError): If it isn't a string, or spaCy can't create a doc from it.
+    RAISES (ValueError): If the text isn't a string, or spaCy can't create a doc from it.
     """
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")

@@ -48,7 +48,8 @@ HEAD = 4096
 """The number of bytes at the beginning of a file that are read to detect its format."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate. JSON and file names may contain it, but it can't be encoded in UTF-8."""
+"""Matches a lone surrogate. JSON and file names may contain one, but it can't be encoded in
+UTF-8."""
 
 SHOWN = 60
 """The maximum length of a value in an error message."""
@@ -313,7 +314,7 @@ class JsonScanner:
 
     @property
     def place(self) -> FilePlace:
-        """The line of the next value, bracket or comma. It is only up to date after `skip`."""
+        """The line of the next value, bracket or comma. Only up to date after a call to `skip`."""
         return FilePlace(self.path, self._line)
 
     def is_before(self, character: str) -> bool:

@@ -1,9 +1,9 @@
 """Extract the text of HTML, so that Label Studio's offsets can be mapped to it.
 
-Label Studio's `globalOffsets` count characters of the DOM's text, in document order, and one for
-each `<br>`. This is the *content*. Tags, comments and the head of a page don't count. A character
-reference such as `&amp;` counts as one character. Whitespace between tags also counts, although
-browsers don't display it. Scripts and frames are removed beforehand.
+Label Studio's `globalOffsets` count the characters of the DOM's text, in document order, plus one
+for each `<br>`. These characters are the *content*. Tags, comments and the head of a page don't
+count. A character reference such as `&amp;` counts as one character. Whitespace between tags also
+counts, although browsers don't display it. Scripts and frames are removed beforehand.
 
 The text that we read differs from the content in two ways. Anything that browsers don't display,
 such as style sheets, is omitted. If there is nothing between the words of two blocks, such as two

@@ -125,7 +125,7 @@ def read_label_studio(
     records (Values): The records of the file.
     text_key (str | None): The key of the text in the data. Defaults to the field that the regions
         quote. If they don't quote any field, defaults to "text", or to the only key with a text.
-    info (CorpusInfo | None): Problems are added to it.
+    info (CorpusInfo | None): Collects problems.
     YIELDS (AnnotatedTask): The annotations. A text without annotations is yielded once.
     RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or it
         is unclear which text the regions mark.

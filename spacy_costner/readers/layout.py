@@ -199,8 +199,8 @@ def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusE
 
 
 def _resolve(table: Table, option: str, choice: int | str) -> int:
-    """Return the index of the column with the name or number in `choice`, the value of an option.
-    Raises an error if the column doesn't exist."""
+    """Return the index of the column that an option specifies. `choice` is the value of the option:
+    the column's name or number. Raises an error if the column doesn't exist."""
     if isinstance(choice, str):
         names = [name.upper() for name in table.names]
         if choice.upper() in names:

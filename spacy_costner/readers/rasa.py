@@ -103,7 +103,7 @@ def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
 
 
 def _yaml_examples(path: Path) -> Iterator[str]:
-    """Yield the text of each example of an intent in YAML, with markup."""
+    """Yield the text of each intent example in a YAML file, with its markup."""
     begin = FilePlace(path, number=1)
     try:
         data = srsly.yaml_loads(read_text(path))
@@ -129,7 +129,7 @@ def _yaml_examples(path: Path) -> Iterator[str]:
 
 
 def _markdown_examples(lines: list[str]) -> Iterator[str]:
-    """Yield the text of each example of an intent in Markdown, with markup."""
+    """Yield the text of each intent example in a Markdown file, with its markup."""
     section = ""
     for line in lines:
         match = SECTION.match(line)

@@ -68,8 +68,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 def _is_about_one_span(task: Task) -> bool:
     """Check whether a rejected task means that its span is wrong. If there are several spans, it is
-    unknown which of them are wrong. In interfaces for annotating all spans, the whole text is
-    rejected."""
+    unknown which of them are wrong. In interfaces for annotating all spans, a rejection applies to
+    the whole text."""
     return len(task.spans or ()) == 1 and view_of(task) not in MANUAL_VIEWS
 
 
@@ -246,7 +246,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
 
 
 def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace) -> Span:
-    """Create a span of a doc with the label and the IDs of a task's span."""
+    """Create a span in a doc, with the label and IDs of a task's span."""
     kb_id = _read_id(span, KB_ID_KEY, place)
     span_id = _read_id(span, ID_KEY, place)
     return Span(doc, start, end, span.label, kb_id=kb_id, span_id=span_id)

@@ -30,8 +30,8 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 
 def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
-    """Add a task's other keys and values to its record. Existing keys aren't overwritten. For
-    example, a task that was read from "entities" may also contain an empty list of "spans"."""
+    """Add a task's other keys and values to its record. Existing keys aren't overwritten, because a
+    task that was read from "entities", for example, may also contain an empty list of "spans"."""
     other_keys = {key: value for key, value in task.extra.items() if key not in record}
     return {**record, **other_keys}
 

@@ -40,7 +40,7 @@ def merge_tasks(
     *text key* is a number that all annotations of a text share.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
         first, followed by merged tasks, each with the location of its first annotation.
     """

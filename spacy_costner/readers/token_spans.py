@@ -171,7 +171,7 @@ def without_overlap(
     token_spans (list[TokenSpan]): The spans of a doc.
     doc (Doc): The doc, whose text is used for reports.
     place (FilePlace): The location of the task, for reports.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     YIELDS (TokenSpan): The spans without overlaps.
     """
     # Group the spans so that each span in a group, except the first, overlaps an earlier one. A

@@ -40,7 +40,7 @@ class AnsweredText:
     """A text with the answers of annotators.
 
     doc (Doc): The text. It has gold annotation if it was checked, and no annotation otherwise.
-    is_checked (bool): Whether it was checked.
+    is_checked (bool): Whether the text was checked.
     answers (dict[int, Doc]): The answers, keyed by the index of the annotator.
     observed (list[Ints1d]): The IOB2 tags assigned by each annotator; -1 if there is no answer.
         Shape of each: (T,)

@@ -5,8 +5,8 @@ training corpus of the student, which is smaller or faster. An answer contains e
 `doc.spans`, the confidence of each likely entity. With soft targets, it also contains the teachers'
 distribution over tags. Answers can also be read from a file.
 
-Tokens for which the teachers are uncertain or incomplete are set to missing annotation, and ignored
-when training the student.
+The annotation of tokens for which the teachers are uncertain or incomplete is set to missing, so
+the student ignores these tokens in training.
 """
 
 import sys
@@ -48,7 +48,7 @@ class Distilled(NamedTuple):
     n_docs: int  # docs with answers
     n_entities: int  # entities that the student was trained on
     n_missing: int  # entities replaced with missing annotation because of low confidence
-    n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
+    n_unknown: int  # tokens with annotation set to missing because the teacher is incomplete
     rows: list[Evaluation]  # each teacher, all combined if there are several, and the student
     notes: Sequence[str] = ()  # about recurring texts in the development corpus
     noise: LearnedNoise | None = None  # with the noise channel: the annotators' errors

@@ -195,8 +195,8 @@ class ChannelTraining:
 
     def compare_methods(self, folds: Sequence[Fold]) -> Comparison:
         """Estimate the weights of models and annotators on the checked texts of each fold, and
-        score each method on them. A student trained with the channel is added to the models of each
-        fold."""
+        score each method on these texts. A student trained with the channel is added to the models
+        of each fold."""
         weights_of_models = self.find_weights_of_models(folds)
 
         # The unchecked texts of the other fold are predicted by the other fold's model of answers,

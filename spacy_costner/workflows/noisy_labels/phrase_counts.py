@@ -16,7 +16,7 @@ Phrase = tuple[str, ...]
 def count_annotations(
     phrases: Collection[Phrase], docs: Iterable[Doc]
 ) -> Counter[tuple[Phrase, str]]:
-    """Count how often each phrase is annotated as an entity with each label.
+    """Count how often each phrase is annotated as an entity, by label.
 
     phrases (Collection[Phrase]): The phrases.
     docs (Iterable[Doc]): The annotated docs.

@@ -53,7 +53,7 @@ MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 
 
 class Suspect(NamedTuple):
-    """A span whose annotation may be wrong. Token indices of its entities are relative to the
+    """A span whose annotation may be wrong. The token indices of its entities are relative to the
     doc."""
 
     doc: int  # the index of the doc
@@ -307,7 +307,8 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """Shift entities by a number of tokens: to the right, or to the left if it is negative."""
+    """Shift entities by a number of tokens: to the right, or to the left if the number is
+    negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
@@ -364,8 +365,8 @@ def find_changed_span(suspect: Suspect) -> tuple[int, int]:
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """Create a function that computes the cost of a mistake: the sum of the costs of the tags of
-    all tokens in its span.
+    """Create a function that computes the cost of a mistake: the sum of the tag costs of all tokens
+    in its span.
 
     table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
     tags (Tags): The tags of the table.

@@ -150,7 +150,7 @@ def ask_teachers(
 def write_soft_targets(
     answers: Sequence[Doc], teachers: Sequence[Language], docs_of_teachers: Sequence[Sequence[Doc]]
 ) -> None:
-    """Write the mean distribution of the teachers to their answers.
+    """Write the teachers' mean distribution to the answers.
 
     answers (Sequence[Doc]): The answers. They are modified.
     teachers (Sequence[Language]): The teachers.
@@ -172,7 +172,7 @@ def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
     """Check that a teacher didn't change the tokens of docs, because its entities are copied by
     token index.
 
-    RAISES (ValueError): If it merged or split tokens.
+    RAISES (ValueError): If the teacher merged or split tokens.
     """
     for doc, predicted_doc in zip(docs, predicted):
         if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
@@ -205,8 +205,9 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
-    """Read the confidence of entities from all span groups of a doc with scores in their `attrs`.
-    Such groups are written by spaCy's spancat, by cost_sensitive_ner and by `write_scores`."""
+    """Read the confidence of entities from all span groups in a doc that have scores in their
+    `attrs`. Such groups are written by spaCy's spancat, by cost_sensitive_ner and by
+    `write_scores`."""
     scores: dict[Entity, float] = {}
     for group in doc.spans.values():
         scores_of_group = group.attrs.get("scores")
