@@ -75,7 +75,8 @@ accented letter, they look like a shift by one."""
 
 
 class LanguageError(CorpusError):
-    """Raised if the spans of a corpus don't match the tokens of the tokenizer's language.
+    """Raised if the spans of a corpus don't match the tokens, probably because the tokenizer is for
+    another language.
 
     problem (str): The error message, without the name of the language setting.
     lang (str): The language of the tokenizer.

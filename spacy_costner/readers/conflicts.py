@@ -2,8 +2,8 @@
 
 Some annotation tools write one file per annotator, so the same text may occur in several files. If
 its annotations contradict each other, a component can't learn from both. `report_conflicts` reports
-these texts and keeps all docs. `merge_texts` merges the docs with each text into one, as specified
-by the option `conflicts`.
+these texts and keeps all docs. `merge_texts` merges all docs with the same text into one, as
+specified by the option `conflicts`.
 
 Annotations are compared by character offsets, because docs with the same text may be tokenized
 differently.
@@ -125,7 +125,7 @@ def merge_texts(
     info (CorpusInfo): Collects repeated texts and conflicts as problems.
     YIELDS (Doc): The merged docs, in the order in which their texts first occur.
     """
-    groups: list[list[AnnotatedDoc]] = []  # the docs with each text
+    groups: list[list[AnnotatedDoc]] = []  # docs with the same text form a group
     group_of_text: dict[str, list[AnnotatedDoc]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)

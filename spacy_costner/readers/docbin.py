@@ -52,7 +52,8 @@ def _load_docbin(data: bytes) -> DocBin:
         raise ValueError("expected token attributes, got none")
     docbin = DocBin().from_bytes(data)
 
-    # "lengths" contains the number of tokens of each doc, "spaces" a boolean for each token.
+    # "lengths" contains the number of tokens in each doc, and "spaces" contains a boolean for each
+    # token.
     lengths = numpy.frombuffer(saved["lengths"], dtype="int32")
     n_tokens = len(saved["spaces"])
     if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:

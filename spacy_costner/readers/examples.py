@@ -54,8 +54,8 @@ class KeptDocs:
         return self._docs
 
     def take(self, nlp: Language, path: Path, options: ReadOptions) -> list[Doc] | None:
-        """Return the docs and stop keeping them. Returns None if they were already taken, belong to
-        another corpus or vocab, or were read with other options."""
+        """Return the docs and stop keeping them. Returns None if they have already been taken,
+        belong to another corpus or vocab, or were read with other options."""
         docs, source = self._docs, self._source
         self._docs, self._source = [], None
         has_vocab = self.nlp is not None and self.nlp.vocab is nlp.vocab
@@ -71,7 +71,7 @@ class AnyCorpus(Corpus):
         used in an example.
     info (CorpusInfo | None): Collects formats, counts and problems. Reset each time the corpus is
         read. If None, a warning is issued for each problem.
-    kept (KeptDocs | None): The docs, if the corpus was already read: see `with_info`.
+    kept (KeptDocs | None): The docs, if the corpus has already been read: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -107,7 +107,7 @@ class AnyCorpus(Corpus):
                 yield augmented
 
     def _read_docs(self, nlp: Language) -> Iterable[Doc]:
-        """Read the annotated docs, or return the docs that were already read."""
+        """Read the annotated docs, or return the docs that have already been read."""
         if self.kept is not None:
             docs = self.kept.take(nlp, self.path, self.options)
             # With a limit, fewer docs have to be read and reported.
@@ -191,8 +191,8 @@ def with_info(
     corpus (Callable): The reader: an `AnyCorpus`, or a different one such as spaCy's `Corpus`.
     spans_key (str | None): The key in `doc.spans` of the spans to count as entities, if the reader
         isn't an `AnyCorpus`. If None, the spans in `doc.ents` are counted.
-    kept (KeptDocs | None): Docs that were already read. An `AnyCorpus` uses them and their info if
-        it would read the same docs.
+    kept (KeptDocs | None): Docs that have already been read. An `AnyCorpus` uses them and their
+        info if it would read the same docs.
     RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its info, which is
         reset each time the corpus is read.
     """

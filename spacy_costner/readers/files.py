@@ -111,8 +111,8 @@ def corpus_files(path: Path) -> list[Path]:
     If a folder contains .spacy files, only these are listed, as in spaCy. Otherwise, all files are
     listed, except hidden files, pipes, devices, and files about the corpus, such as README.md. The
     text files of brat standoff are also omitted, because each is read together with its annotation.
-    A Hugging Face dataset counts as a single file. A link to a folder that was already listed isn't
-    followed.
+    A Hugging Face dataset counts as a single file. A link to a folder that has already been listed
+    isn't followed.
 
     path (Path): A file, a folder, or a Hugging Face dataset.
     RETURNS (list[Path]): The files.
@@ -131,8 +131,8 @@ def corpus_files(path: Path) -> list[Path]:
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the files of a corpus in a folder and its subfolders. A dataset counts as a single
-    file. `visited` contains the device and inode of each folder that was already listed, because
-    links can form a cycle. `folder` is added to it."""
+    file. `visited` contains the device and inode of each folder that has already been listed,
+    because links can form a cycle. `folder` is added to it."""
     status = folder.stat()
     device_and_inode = (status.st_dev, status.st_ino)
     if device_and_inode in visited:

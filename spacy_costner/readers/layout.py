@@ -303,8 +303,8 @@ def _labels_of(table: Table, column: int) -> set[str]:
 
 
 def _has_only_tags(table: Table, column: int) -> bool:
-    """Check whether a column contains nothing but entity tags. If all of them stand for missing
-    annotation, the result is False."""
+    """Check whether a column contains nothing but entity tags. Returns False if all of them stand
+    for missing annotation."""
     fields = set(table.column(column))
     return all(map(is_tag, fields)) and not fields.issubset(NOT_ANNOTATED)
 
@@ -316,7 +316,7 @@ def _has_tags(table: Table, column: int) -> bool:
 
 
 def _find_keys(table: Table, column: int) -> list[str]:
-    """Find the keys whose values are all tags in a column with keys and values, in order of
+    """In a column with keys and values, find the keys whose values are all tags, in order of
     occurrence. Returns an empty list if there are no such keys, or the column contains other
     fields."""
     values: dict[str, set[str]] = defaultdict(set)

@@ -10,7 +10,7 @@
         - to [the capital]{"entity": "city", "value": "Oslo"}
 
 The second form is YAML. In the older Markdown format, the same examples follow a line such as
-"## intent:go". All entities of an example are annotated.
+"## intent:go". In each example, all entities are annotated.
 """
 
 import json

@@ -270,8 +270,8 @@ def _look_up(
     labels: Sequence[str],
 ) -> TokenTags:
     """Look up the meaning of each token's tag. `tag_set` contains the K distinct tags, `tag_ids`
-    the index of each token's tag in `tag_set`, (N,), and `split_tags` the prefix and label of each
-    entity tag."""
+    contains the index of each token's tag in `tag_set`, and `split_tags` contains the prefix and
+    label of each entity tag. Shape of `tag_ids`: (N,)"""
     # The values for each distinct tag. Shapes: (K,)
     id_of_label = {label: i for i, label in enumerate(labels)}
     label_of_tag = numpy.full(len(tag_set), -1)
@@ -295,7 +295,7 @@ def _look_up(
 
 
 def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, Array1d]:
-    """Find the first tokens of entities by conlleval's rules.
+    """Find the first tokens of entities according to conlleval's rules.
 
     Returns two masks. The first is True for tokens that may continue the previous token's entity,
     because both have the same label and are in the same sentence. The second is True for the first
@@ -417,9 +417,9 @@ def _confirm_prefixes(
     prefixes of all tags.
 
     B, I and U are always read as prefixes. S and M are confirmed if any label occurs with B and E.
-    For E, its own label must also occur with B, I or M. For L (the E of BILUO), only this second
-    condition applies. Without B, the only scheme with E is IOE, so E is confirmed if any label
-    occurs with I and E.
+    E is only confirmed if, in addition, its own label occurs with B, I or M. For L (the E of
+    BILUO), only this second condition applies. Without B, the only scheme with E is IOE, so E is
+    confirmed if any label occurs with I and E.
     """
     some_has_b_and_e = any(
         {"B", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()

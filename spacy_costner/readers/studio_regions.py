@@ -41,7 +41,7 @@ UTTERANCE_NUMBER = re.compile(r"\d{1,9}")
 
 
 class StudioText(NamedTuple):
-    """A text of a task.
+    """A text in a task.
 
     text (str): The text.
     html (HtmlText | None): Maps characters of the HTML to the text. None if the text isn't HTML.
@@ -62,7 +62,7 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
     kind (Kind): The kind of text.
     RETURNS (list[str]): For HTML, "page" (the default) and "inline" (for a part of a page): see
         `read_html`. For a dialogue, the keys under which all utterances have a string, such as
-        "text", which comes first, and "author". For a text, only "".
+        "text" (which comes first) and "author". For a text, only "".
     """
     if kind == "dialogue":
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):

@@ -323,7 +323,7 @@ def words_of_quote(span: TaskSpan) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at whitespace and at the two characters `\\n`, with which Label Studio escapes
+    """Split a text at whitespace and at the two characters `\\n`, which Label Studio writes for
     line breaks in quoted text."""
     return text.replace("\\n", " ").split()
 
@@ -384,7 +384,8 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
 
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
-    """Join words to a text, separated by single spaces, because the original whitespace is unknown.
+    """Join words into a text, separated by single spaces, because the original whitespace is
+    unknown.
 
     words (Sequence[Any]): The words of a text, in order.
     key (str): The key of the words, for error messages.

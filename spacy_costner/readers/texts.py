@@ -38,7 +38,7 @@ CLOSING = CONCAT_QUOTES + ")]"
 """The characters that may follow the end of a sentence."""
 
 MIN_PAIRS = 3
-"""The minimum number of pairs of lines to detect whether lines are wrapped."""
+"""The minimum number of pairs of lines needed to detect whether lines are wrapped."""
 
 
 def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS) -> Iterator[Doc]:

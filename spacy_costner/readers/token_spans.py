@@ -191,7 +191,7 @@ def without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, span=None)
-        # Spans that the doc can't represent were already reported by `_align`.
+        # Spans that the doc can't represent have already been reported by `_align`.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"

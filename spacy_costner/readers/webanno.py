@@ -13,7 +13,7 @@ token, and one column per feature of each annotation layer.
 
 Lines with the same number in brackets belong to the same entity. Stacked entities are separated by
 "|", and "*" is an entity without a value. Lines such as 1-1.1 contain a part of a token. Offsets
-count the UTF-16 code units of the whole text. Special characters are escaped by a backslash.
+count the UTF-16 code units of the whole text. Special characters are escaped with a backslash.
 
 A file only defines the layers that contain annotations. Therefore, the label feature is determined
 for all files of a corpus at once: see `find_label_feature`.

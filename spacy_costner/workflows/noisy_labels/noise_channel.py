@@ -404,7 +404,7 @@ def copies_for(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
 
 
 def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
-    """Return the docs of texts."""
+    """Return the docs of the given texts."""
     return [text.doc for text in texts]
 
 

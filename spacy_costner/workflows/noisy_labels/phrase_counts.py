@@ -42,5 +42,5 @@ def words_between(doc: Doc, begin: int, end: int) -> Phrase:
 
 
 def label_by_span(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
-    """Return a dictionary that maps (begin, end) of each entity to its label."""
+    """Return a dictionary that maps the (begin, end) of each entity to its label."""
     return {(begin, end): label for begin, end, label in entities}
