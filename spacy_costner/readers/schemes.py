@@ -489,8 +489,8 @@ def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
     if prefixes & {"E", "S"}:
         return "IOBES"
 
-    # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
-    # same label. A few tags may be wrong, so choose the scheme with fewer invalid tags.
+    # IOB2 uses B at the beginning of each entity. IOB1 only uses B directly after another entity
+    # with the same label. A few tags may be wrong, so choose the scheme with fewer invalid tags.
     n_needless = 0  # B tags that are invalid in IOB1
     n_unopened = 0  # I tags that are invalid in IOB2
     no_tag = SplitTag(prefix="", label="")

@@ -5,10 +5,10 @@ offsets depends on the kind of text:
 
 text        start and end count characters
 html        globalOffsets count characters of HTML: see `html_text`
-dialogue    start and end count utterances, startOffset and endOffset characters within an utterance
+dialogue    start and end count utterances; startOffset and endOffset count characters within them
 
-In exports of older versions, offsets count UTF-16 code units instead of characters. The unit is
-inferred from the text that a region quotes, `value.text`.
+In exports from older versions, offsets count UTF-16 code units instead of characters. The unit is
+inferred from the text that a region quotes (`value.text`).
 
 Source: `RichTextRegion.js` and `ParagraphsRegion.js` in Label Studio's editor.
 """
@@ -31,7 +31,7 @@ Result = Mapping[str, Any]
 
 REGION_TYPES = ("labels", "hypertextlabels", "htmllabels", "paragraphlabels")
 """The types of text regions. The labels of a region are stored under one of these keys, which may
-differ from its type."""
+differ from the type of the region."""
 
 HTML_TYPES = ("hypertextlabels", "htmllabels")
 """The types that only HTML regions have. HTML regions may also have the type "labels"."""

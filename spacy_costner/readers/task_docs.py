@@ -313,8 +313,8 @@ def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[R
     """Find the ranges of characters that are missing annotation, one for each run of missing
     tokens. `is_missing` is True for these tokens. Shape: (T,)"""
     # The indices at which the mask changes, padded with False at both ends. For False, True, True,
-    # False, True, they are 1, 3, 4 and 5. The first run consists of tokens 1 and 2, the second of
-    # token 4. Shape: (2 * number of runs,)
+    # False, True, they are 1, 3, 4 and 5. The first run consists of tokens 1 and 2, and the second
+    # consists of token 4. Shape: (2 * number of runs,)
     has_changed = numpy.diff(is_missing, prepend=False, append=False)
     edges = numpy.flatnonzero(has_changed).tolist()
     begins = edges[::2]

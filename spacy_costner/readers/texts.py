@@ -93,7 +93,7 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
 
 
 def is_text(path: Path) -> bool:
-    """Check whether a file is plain text rather than a corpus, such as JSON or a column file."""
+    """Check whether a file is plain text rather than a corpus, such as a JSON or column file."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     if is_csv(path) or is_rasa_text(path):

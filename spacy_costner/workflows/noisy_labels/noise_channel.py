@@ -8,7 +8,8 @@ the checked texts.
 Texts are divided into two folds, so that no text is predicted by a model that was trained on it:
 
 1. The initial distribution over an unchecked text combines two models. One is trained on the
-   checked texts, the other on the unmodified answers for the texts of the other fold.
+   checked texts, and the other is trained on the unmodified answers for the texts of the other
+   fold.
 2. A student is trained for each fold, on the posterior and the checked texts. Its distribution over
    the texts of the other fold replaces the initial one.
 

@@ -40,8 +40,8 @@ the same model probabilities. Chosen on synthetic mistakes: see docs/audit.md.""
 
 SMOOTHING = 0.2
 """The value added to probabilities before taking the logarithm. Lower values find more of the
-mistakes that were inserted at random, higher values more of the mistakes that annotators make. The
-value is a compromise: see docs/audit.md."""
+mistakes that were inserted at random, and higher values find more of the mistakes that annotators
+make. The value is a compromise: see docs/audit.md."""
 
 PROBABLE = 0.5
 """Entities with a higher probability are suggested along with the best alternative for their span.
