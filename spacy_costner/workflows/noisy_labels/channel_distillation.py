@@ -126,8 +126,8 @@ def make_channel_corpus(
 
 def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
     """Reduce the training of a linear model. Models for soft targets don't need a second pass (see
-    `features.document`), several tags for O, or more than half of the epochs or iterations. These
-    make training several times slower and don't improve the student.
+    `features.document`), several tags for O, or more than half of the epochs or iterations. All of
+    these make training several times slower and don't improve the student.
 
     config (Config): The config of the model. It isn't modified.
     labels (Sequence[str]): The labels of the model.

@@ -235,8 +235,8 @@ def check_noise(
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
     """Check a student's config before the teachers run. The student isn't built until training.
-    `soft` specifies whether it learns probabilities of tags, which requires a single component.
-    `needs_dev` specifies whether a development corpus is required.
+    `soft` specifies whether the student learns probabilities of tags, which requires a single
+    component. `needs_dev` specifies whether a development corpus is required.
 
     RAISES (ValueError): If the student can't be trained on answers, or there is no development
         corpus.
