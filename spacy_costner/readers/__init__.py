@@ -5,7 +5,7 @@ corresponding reader:
 
 columns            reads and writes files with one token per line, as in CoNLL
 sentences          reads sentences in JSON; converts tokens and tags to docs, also for columns
-layout             infers the content of each column in such a file
+layout             infers what each column of a column file contains
 schemes            decodes tags of any scheme into entities
 brat               reads brat standoff: a .txt and an .ann file for each text
 webanno            reads WebAnno TSV: one file per text

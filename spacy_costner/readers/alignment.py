@@ -13,18 +13,19 @@ from spacy.tokens import Doc
 from .files import CorpusError, FilePlace
 
 MIN_MISALIGNED = 5
-"""The minimum number of misaligned spans for an error. Fewer may be misaligned by chance."""
+"""The minimum number of misaligned spans for which an error is raised. Fewer may be misaligned by
+chance."""
 
 MAX_EXAMINED = 200
 """The maximum number of misaligned spans to examine when inferring the unit of their offsets."""
 
 EXPLAINED_SHARE = 0.8
-"""The minimum proportion of misaligned spans that a conversion must align to be named in the error
-message."""
+"""The minimum proportion of misaligned spans that a conversion must align to be mentioned in the
+error message."""
 
 Convert = Callable[[str, int, int], tuple[int, int]]
-"""Converts the offsets of a span in a text to character offsets, assuming that they count something
-else."""
+"""Converts the offsets of a span to character offsets, assuming that they follow another
+convention."""
 
 
 def _end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
@@ -68,15 +69,16 @@ CONVERSIONS: dict[str, Convert] = {
         _begin_at_zero_end_after_last
     ),
 }
-"""Conversions to character offsets, keyed by the wording of the error message. If several of them
-align the same number of spans, the first one is reported. Bytes come first because they look like a
-shift by one if the text contains one accented letter."""
+"""Conversions to character offsets, keyed by the wording of the error message. If several align the
+same number of spans, the first one is reported. Bytes come first because, in a text with one
+accented letter, they look like a shift by one."""
 
 
 class LanguageError(CorpusError):
-    """Raised if the spans of a corpus don't match the tokens of the tokenizer's language.
+    """Raised if the spans of a corpus don't match the tokens, probably because the tokenizer is for
+    another language.
 
-    problem (str): The error message without the setting for the language.
+    problem (str): The error message, without the name of the language setting.
     lang (str): The language of the tokenizer.
     """
 
@@ -99,7 +101,7 @@ class Alignment:
     def __init__(self) -> None:
         self._n_aligned = 0
         self._n_misaligned = 0
-        self._n_tokenized = 0  # misaligned spans of texts that the tokenizer has split
+        self._n_tokenized = 0  # misaligned spans whose tokens come from the tokenizer
         self._example = ""  # the first misaligned span
         self._place: FilePlace | None = None  # the location of the example
         self._n_examined = 0
@@ -107,20 +109,20 @@ class Alignment:
         self._n_explained: Counter[str] = Counter()
 
     def add_aligned(self) -> None:
-        """Count a span that begins and ends with tokens."""
+        """Count a span that matches token boundaries."""
         self._n_aligned += 1
 
     def add_misaligned(
         self, doc: Doc, start: int, end: int, place: FilePlace, shown_span: str, *, tokenized: bool
     ) -> None:
-        """Count a span that doesn't begin and end with tokens.
+        """Count a span that doesn't match token boundaries.
 
         doc (Doc): The doc that contains the text of the span.
         start (int): The index of the first character of the span.
         end (int): The index after the last character of the span.
         place (FilePlace): The location of the text.
         shown_span (str): The span, formatted for an error message.
-        tokenized (bool): Whether the tokens are from the tokenizer instead of the file.
+        tokenized (bool): Whether the tokens come from the tokenizer rather than the file.
         """
         self._n_misaligned += 1
         self._n_tokenized += tokenized
@@ -137,7 +139,7 @@ class Alignment:
                 self._n_explained[expected] += 1
 
     def check(self, lang: str) -> None:
-        """Check that most spans of the corpus begin and end with tokens.
+        """Check that most spans of the corpus match token boundaries.
 
         lang (str): The language of the tokenizer.
         RAISES (CorpusError): If most spans don't.

@@ -1,4 +1,4 @@
-"""Read brat standoff: a text in a .txt file, and its annotation in an .ann file of the same name.
+"""Read brat standoff: a text in a .txt file, and its annotation in an .ann file with the same name.
 
     T1	PER 0 7	Kim Lee
     T2	LOC 10 14;20 26	East London
@@ -54,10 +54,11 @@ class BratEntity(NamedTuple):
 
 def read_brat(path: Path, context: Context) -> Iterator[Doc]:
     """Read a text and its annotation as a single doc. Discontinuous entities can't be represented
-    in a doc: they are reported as problems, and their tokens are missing annotation.
+    in a doc: they are reported as problems, and the annotation of their tokens is treated as
+    missing.
 
     path (Path): The .ann file or the .txt file.
-    context (Context): The pipeline and the options. Problems are added to its info.
+    context (Context): The pipeline and the options. Problems are added to `context.info`.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If either file is missing or can't be read, or a line is invalid.
     """
@@ -70,7 +71,7 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
 
 def _read_task(path: Path, info: CorpusInfo) -> Task:
     """Read an .ann file and the .txt file next to it as a task. Discontinuous entities are added to
-    `info` as problems, and their annotation is missing."""
+    `info` as problems, and the annotation of their tokens is treated as missing."""
     text_path = path.with_suffix(".txt")
     if not text_path.is_file():
         raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
@@ -94,9 +95,9 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # The joined fragment of overlapping fragments has a different text, which isn't an error.
-        # If the text is wrong, it is kept in `extra`, and `tasks_to_docs` searches for it in the
-        # doc: see `has_its_text`.
+        # Joining overlapping fragments changes their text, which isn't an error. If the text is
+        # wrong, it is kept in `extra`, and `tasks_to_docs` searches for it in the doc: see
+        # `has_its_text`.
         extra = {} if _has_its_text(entity, text) else {"text": entity.text}
         spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))
@@ -104,8 +105,8 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
 
 def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
     """Read the entities of an .ann file without converting their offsets. `limit` is the maximum
-    end of a fragment. It is the length of the text in UTF-16 code units, because the offsets may
-    count code units or characters."""
+    end of a fragment: the length of the text in UTF-16 code units, because the offsets may count
+    either code units or characters."""
     # A blank file means that the text contains no entities.
     lines = read_text(path, allow_blank=True).split("\n")
     for number, line in enumerate(lines, start=1):
@@ -128,18 +129,18 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Check whether the text at an entity's offsets matches its text in the .ann file. Whitespace
-    between words may differ, such as a line break instead of a space. Leading and trailing
-    whitespace must match, to distinguish characters from code units: in "a 😀 c", the code units 2
-    to 4 are "😀", and the characters 2 to 4 are "😀 "."""
+    """Check whether the text at an entity's offsets matches the text given in the .ann file.
+    Whitespace between words may differ, such as a line break instead of a space. Leading and
+    trailing whitespace must match, to distinguish characters from code units: in "a 😀 c", code
+    units 2 to 4 are "😀", and characters 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
     """Convert the offsets of entities to characters if they count UTF-16 code units. Some tools
-    count code units, as in JavaScript. Offsets are converted if more entities match their text
-    afterwards."""
+    count code units because JavaScript does. Offsets are converted if that makes more entities
+    match their text."""
     ends = utf16_ends(text)  # the end offset of each character, in code units
     converted: list[BratEntity] = []
     for entity in entities:
@@ -155,7 +156,7 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:
     """Join fragments that overlap or are separated only by whitespace. brat splits an entity at a
-    line break, although it isn't discontinuous."""
+    line break even though the entity isn't discontinuous."""
     joined: list[Range] = []
     for start, end in sorted(fragments):
         if joined:

@@ -1,10 +1,10 @@
 """Read and write column files, as in the CoNLL shared tasks: one token and its tag per line.
 
-Columns are separated by a single tab, or by any number of spaces and tabs. A line of whitespace
-ends a sentence. A line that begins with -DOCSTART- begins a document. At the beginning of a
-sentence, a line that begins with "#" is a comment, unless it contains a token and its tag.
+Columns are separated by a single tab, or by any number of spaces and tabs. A blank line ends a
+sentence. A line that begins with -DOCSTART- begins a document. At the beginning of a sentence, a
+line that begins with "#" is a comment, unless it contains a token and its tag.
 
-A *field* is the text of one line in one column. For speed, the fields of all token lines are stored
+A *field* is the text in one column of one line. For speed, the fields of all token lines are stored
 in a single list, line by line. In a file with n columns, `fields[column::n]` are the fields of one
 column. The module `layout` infers which columns contain the tokens and tags.
 """
@@ -30,8 +30,8 @@ from .sentences import TaggedTokens, make_docs
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
-"""Whitespace at which `str.split` splits although it doesn't separate columns, such as no-break
-spaces. U+3000 is the last whitespace character in Unicode."""
+"""Whitespace characters that `str.split` splits at but that don't separate columns, such as
+no-break spaces. U+3000 is the last whitespace character in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
 """Matches tokens that can't be written and read back unchanged. A trailing space, for example,
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
     """How to split the lines of a file into fields.
 
     split (Callable[[str], list[str]]): Splits a line into its fields. Returns an empty list for a
-        line of whitespace.
+        blank line.
     separator (str): The name of the separator: "TABs" or "blanks".
     n_columns (int): The number of columns.
     """
@@ -93,8 +93,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read the docs of a column file.
 
     path (Path): The column file.
-    context (Context): The pipeline and the options. The format and any problems are added to its
-        info.
+    context (Context): The pipeline and the options. The format and any problems are added to
+        `context.info`.
     RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If the file isn't UTF-8 text or contains no tokens, if the number of
         columns varies, if the tag column contains anything other than tags of one scheme, or if the
@@ -110,7 +110,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
 
     path (Path): The column file.
     options (ReadOptions): The options for the token column and the tag column.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     RETURNS (ColumnsFile): The tokens and tags.
     RAISES (CorpusError): If the file can't be read.
     """
@@ -185,7 +185,7 @@ def _take_column_names(lines: list[str]) -> list[str]:
 def _leave_out_other_rows(
     path: Path, lines: list[str], rows: TokenRows, number_column: int, info: CorpusInfo
 ) -> TokenRows:
-    """Remove the rows of CoNLL-U that aren't tokens, and report them as problems: multiword tokens,
+    """Remove the CoNLL-U rows that aren't tokens, and report them as problems: multiword tokens,
     whose number is a range such as 1-2, and empty nodes, such as 1.1."""
     table, line_of_row, begins_sentence = rows
     is_token = numpy.asarray([number.isdigit() for number in table.column(number_column)])
@@ -214,8 +214,8 @@ def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
     """Split all lines of a file into fields. Comments and -DOCSTART- lines have already been
-    cleared. Returns the fields of all N tokens in one list, and the line index of each token, (N,).
-    Raises an error for a line with the wrong number of columns."""
+    cleared. Returns the fields of all N tokens in one list, and the index of each token's line, of
+    shape (N,). Raises an error for a line with the wrong number of columns."""
     split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
@@ -225,7 +225,7 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
         n_fields_of_lines.append(len(line_fields))
 
     n_fields = numpy.asarray(n_fields_of_lines)
-    has_token = n_fields > 0  # all other lines are whitespace
+    has_token = n_fields > 0  # all other lines are blank
     wrong_lines = numpy.flatnonzero(has_token & (n_fields != layout.n_columns))
     if len(wrong_lines):
         i = int(wrong_lines[0])
@@ -275,7 +275,7 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 def _split_at_blanks(line: str) -> list[str]:
     """Split a line at spaces and tabs only. `str.split` also splits at other whitespace, such as
-    no-break spaces. A line of whitespace has no fields."""
+    no-break spaces. A blank line has no fields."""
     if not line.strip():
         return []
     return BLANKS.split(line.strip(" \t"))
@@ -283,8 +283,8 @@ def _split_at_blanks(line: str) -> list[str]:
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
     """Split a line at tabs. Trailing spaces and tabs are removed. If `is_padded` is True, spaces
-    next to tabs are also removed, unless a field consists only of spaces. A line of whitespace has
-    no fields."""
+    next to tabs are also removed, unless a field consists only of spaces. A blank line has no
+    fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -296,16 +296,16 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
 def _remove_comments(
     path: Path, lines: list[str], layout: Layout, tag_column: int | str | None, info: CorpusInfo
 ) -> None:
-    """Replace the comments in `lines` with empty lines, and report them as problems. A line at the
-    beginning of a sentence that begins with "#" is a comment, unless it contains a token and its
-    tag. For `tag_column`, see `ReadOptions`."""
+    """Replace the comments in `lines` with empty lines, and report them as problems. At the
+    beginning of a sentence, a line that begins with "#" is a comment, unless it contains a token
+    and its tag. For `tag_column`, see `ReadOptions`."""
     index = -1  # the index of the tag's field, which is nearly always the last
     if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
         index = tag_column - 1 if tag_column > 0 else tag_column
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
-        # If the previous line was a comment, it is empty by now.
+        # If the previous line was a comment, it has already been cleared.
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
         is_token = len(fields) == layout.n_columns and is_tag(fields[index])
@@ -315,10 +315,10 @@ def _remove_comments(
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
-    """Write docs in two tab-separated columns. The first column contains the tokens, the second
-    their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains several
-    sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because columns
-    can't contain them.
+    """Write docs in two tab-separated columns. The first column contains the tokens, and the second
+    contains their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains
+    several sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because
+    columns can't contain them.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.

@@ -2,10 +2,10 @@
 
 Some annotation tools write one file per annotator, so the same text may occur in several files. If
 its annotations contradict each other, a component can't learn from both. `report_conflicts` reports
-these texts and keeps all docs. `merge_texts` merges the docs of each text into one, as specified by
-the option `conflicts`.
+these texts and keeps all docs. `merge_texts` merges all docs with the same text into one, as
+specified by the option `conflicts`.
 
-Annotations are compared by character offsets, because docs of the same text may be tokenized
+Annotations are compared by character offsets, because docs with the same text may be tokenized
 differently.
 """
 
@@ -56,8 +56,8 @@ class TextAnnotation(NamedTuple):
     missing: tuple[tuple[int, int], ...]
 
     def lacks(self, span: SpanOfText) -> bool:
-        """Check whether the annotation rules out an entity: the annotation doesn't contain it and
-        isn't missing there."""
+        """Check whether the annotation rules out an entity, i.e. neither contains it nor is missing
+        there."""
         start, end, _ = span
         is_unknown = any(
             missing_start <= start and end <= missing_end
@@ -85,16 +85,16 @@ class AnnotatedDoc(NamedTuple):
 def report_conflicts(
     docs: Iterable[Doc], spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Report docs whose annotation contradicts an earlier doc with the same text, with the
-    locations of both. All docs are kept.
+    """Report docs that contradict an earlier doc with the same text, with the locations of both.
+    All docs are kept.
 
     docs (Iterable[Doc]): The docs of a corpus.
     spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
-    info (CorpusInfo): Conflicts are added to it as problems.
-    YIELDS (Doc): The same docs.
+    info (CorpusInfo): Collects conflicts as problems.
+    YIELDS (Doc): The docs, unchanged.
     """
-    # The location and annotation of the first doc of each text, keyed by the text's hash.
+    # The location and annotation of the first doc with each text, keyed by the hash of the text.
     first_of_text: dict[int, tuple[FilePlace | None, TextAnnotation]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)
@@ -122,10 +122,10 @@ def merge_texts(
     conflicts (str): How to resolve conflicting annotations: see `ReadOptions.conflicts`.
     spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
-    info (CorpusInfo): Repeated texts and conflicts are added to it as problems.
-    YIELDS (Doc): The merged docs, in the order in which their texts first occurred.
+    info (CorpusInfo): Collects repeated texts and conflicts as problems.
+    YIELDS (Doc): The merged docs, in the order in which their texts first occur.
     """
-    groups: list[list[AnnotatedDoc]] = []  # the docs of each text
+    groups: list[list[AnnotatedDoc]] = []  # docs with the same text form a group
     group_of_text: dict[str, list[AnnotatedDoc]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)
@@ -153,7 +153,7 @@ def merge_texts(
 def _report_group(
     group: Sequence[AnnotatedDoc], conflicts: str, places: Places, info: CorpusInfo
 ) -> None:
-    """Report all docs that contradict the first doc of the same text. If none of them does, report
+    """Report all docs that contradict the first doc with the same text. If there are none, report
     that the text is repeated."""
     first_doc, first_annotation = group[0]
     text = first_doc.text
@@ -203,9 +203,9 @@ def _difference(
 
 
 def _vote(group: Sequence[AnnotatedDoc], spans_key: str | None, *, is_unanimous: bool) -> None:
-    """Merge the docs of a text into the first one by a vote on each entity. An entity is kept if
-    more than half of the votes are for it or, with `is_unanimous`, if none are against it. A doc
-    doesn't vote on an entity if its annotation is missing there.
+    """Merge the docs with the same text into the first one by voting on each entity. An entity is
+    kept if more than half of the votes are for it or, with `is_unanimous`, if none are against it.
+    A doc doesn't vote on an entity where the doc's annotation is missing.
 
     The annotation of a token is missing in the merged doc if it is missing in all docs, or if the
     token is disputed. A token is disputed if at least half of the docs that annotate it (with
@@ -220,7 +220,7 @@ def _vote(group: Sequence[AnnotatedDoc], spans_key: str | None, *, is_unanimous:
         if n_against == 0 or (not is_unanimous and n_for > n_against):
             kept.add(span)
     # Kept entities can't overlap in `doc.ents`, because a doc with one of them votes against the
-    # other. A span that doesn't match the token boundaries of the base isn't kept.
+    # other. A span that doesn't match the token boundaries of `base` isn't kept.
     kept = {span for span in kept if base.char_span(span[0], span[1]) is not None}
 
     # For each character, the number of docs that annotate it, and the number of docs with an entity

@@ -21,10 +21,10 @@ from .schemes import TagScheme, check_scheme
 
 Predicted = WeakKeyDictionary[Doc, Doc]
 """Maps an annotated doc to the doc that the tokenizer created from the same text. An entry is
-removed together with its annotated doc."""
+removed when its annotated doc is garbage-collected."""
 
 Places = WeakKeyDictionary[Doc, FilePlace]
-"""Maps a doc to its location in a file. An entry is removed together with its doc."""
+"""Maps a doc to its location in a file. An entry is removed when its doc is garbage-collected."""
 
 CONFLICTS = ("first", "last", "agree", "majority")
 """The values of the option `conflicts`."""
@@ -59,7 +59,7 @@ class ReadOptions:
     tag_names (list[str] | None): The names of numeric tags, in numerical order.
     incorrect_spans_key (str | None): The key in `doc.spans` for rejected spans.
     spans_key (str | None): The key in `doc.spans` for entities that may overlap, instead of
-        `doc.ents`. Entities of formats without overlapping spans are also stored there.
+        `doc.ents`. Entities from formats without overlapping spans are also stored there.
     text_key (str | None): The key of the text in the data of Label Studio's tasks. Defaults to the
         text that the regions quote. If they don't quote any text, defaults to "text", or to the
         only key with a text.
@@ -137,7 +137,7 @@ class Problem(NamedTuple):
 
 
 class CorpusSummary(NamedTuple):
-    """A summary of the content of a corpus and of how it was read.
+    """A summary of what a corpus contains and how it was read.
 
     formats (dict[str, int]): The number of files per format.
     columns (dict[str, int]): The number of files per description of the columns that were read.
@@ -157,7 +157,8 @@ class CorpusSummary(NamedTuple):
     problems: list[Problem]
 
     def as_text(self, name: str) -> str:
-        """Format the summary as one line that begins with a name. Problems aren't included."""
+        """Format the summary as one line that begins with the given name. Problems aren't
+        included."""
         schemes = {f"{scheme} tags": n for scheme, n in self.schemes.items()}
         parts = [
             ", ".join([*with_counts(self.formats), *with_counts(schemes)]),
@@ -178,7 +179,7 @@ class CorpusSummary(NamedTuple):
 
 
 def with_counts(n_files: Mapping[str, int]) -> list[str]:
-    """Format file counts. The number is omitted if it is 1."""
+    """Format file counts. Counts of 1 are omitted."""
     return [key if n == 1 else f"{n:,} x {key}" for key, n in n_files.items()]
 
 
@@ -230,7 +231,7 @@ class CorpusInfo:
             self.labels[span.label_] += 1
 
     def summary(self) -> CorpusSummary:
-        """Summarize everything that was read so far."""
+        """Summarize everything that has been read so far."""
         return CorpusSummary(
             formats=dict(self.formats),
             columns=dict(self.columns),
@@ -262,12 +263,12 @@ class CorpusInfo:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems of all files so far, in the order in which they first occurred."""
+        """The problems of all files so far, in order of first occurrence."""
         return list(self._problems.values())
 
 
 class Context(NamedTuple):
-    """Arguments of the function that reads a file.
+    """Arguments for the function that reads a file.
 
     nlp (Language): The pipeline, which provides the tokenizer and the vocab.
     options (ReadOptions): Options for reading the file.

@@ -75,7 +75,7 @@ def convert(
     lang (str): Language of the tokenizer for texts without tokens.
     RETURNS (Converted): Statistics of the corpus.
     RAISES (ValueError): If the output format is unknown or can't represent the annotation, the
-        output is a file of the input, or a file can't be read.
+        output file is one of the input files, or a file can't be read.
     """
     check_suffix(output_path)
     if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
@@ -107,7 +107,7 @@ def convert(
 
 
 def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSummary) -> Converted:
-    """Count the sentences, tokens, and tokens with missing annotation of a corpus. The docs must
+    """Count the sentences, tokens, and tokens with missing annotation in a corpus. The docs must
     not be empty. The entities are in `doc.ents` or, if `spans_key` is set, in `doc.spans`."""
     n_sentences = 0
     n_tokens = 0

@@ -69,12 +69,12 @@ def read_docs(
     nlp (Language): The pipeline, which provides the tokenizer for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.
     options (ReadOptions): Options for reading the files.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. If None, a warning is
-        issued for each problem.
-    predicted (Predicted | None): The docs created by the tokenizer are added to it: see `Context`.
+    info (CorpusInfo | None): Collects formats, schemes and problems. If None, a warning is issued
+        for each problem.
+    predicted (Predicted | None): Collects the docs created by the tokenizer: see `Context`.
     YIELDS (Doc): The docs. Docs without tokens are skipped.
     RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
-        the line. Also raised after the last doc if most spans don't begin and end with tokens.
+        the line. Also raised after the last doc if most spans don't match token boundaries.
     RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.
     """
     corpus_info = CorpusInfo() if info is None else info
@@ -82,7 +82,7 @@ def read_docs(
     alignment = Alignment()
     context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
     docs = _read_files(corpus_files(Path(path)), context)
-    # Detect conflicts across files, because annotators may have separate files of the same texts.
+    # Detect conflicts across files, because annotators may have separate files with the same texts.
     spans_key = options.spans_key
     if options.conflicts is None:
         docs = report_conflicts(docs, spans_key, places, corpus_info)
@@ -113,8 +113,9 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
     """Find the tag scheme of all column files in a corpus. This requires an additional pass over
-    the files, because a single file may be ambiguous: its only tag may be S-LOC. Returns None if
-    there are fewer than two column files. The scheme is then inferred when the file is read."""
+    the files, because a single file may be ambiguous, for example if its only tag is S-LOC. Returns
+    None if there are fewer than two column files. The scheme is then inferred when the file is
+    read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None
@@ -155,7 +156,7 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
     """Read the docs of a file with the reader of its format.
 
     path (Path): The file, or the folder of a Hugging Face dataset.
-    context (Context): The pipeline, the options, and the info for problems.
+    context (Context): The pipeline, the options, and the info that collects problems.
     RETURNS (Iterator[Doc]): The annotated docs, including empty ones.
     RAISES (CorpusError): If the file can't be read.
     RAISES (ImportError): If the path is a dataset, and `datasets` isn't installed.
@@ -199,8 +200,9 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
             yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # `datasets` calls columns "features". The feature of tags is a Sequence whose attribute
-        # `feature` is a ClassLabel. For numeric tags, the ClassLabel stores their names.
+        # `datasets` calls columns "features". The feature for the tags is a Sequence whose
+        # `feature` attribute is a ClassLabel. If the tags are numeric, the ClassLabel stores their
+        # names.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
             feature = getattr(feature, "feature", None)
@@ -218,7 +220,7 @@ def _read_records(
 ) -> Iterator[Doc]:
     """Create docs from the records of a JSON file or a dataset. The format is detected from the
     first record: tokens and tags, Label Studio tasks, texts and spans, or one of `JSON_FORMATS`.
-    `find_names` accepts the key of the tags and returns the names of numeric tags, if available. If
+    `find_names` takes the key of the tags and returns the names of numeric tags, if available. If
     there are no records, an error at the location `begin` is raised."""
     first_item = next(records, None)
     if first_item is None:
@@ -247,7 +249,7 @@ def _read_records(
 
 
 def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
-    """Read texts and spans. In Prodigy's export, all annotations of a text have the same value of
+    """Read texts and spans. In Prodigy's export, all annotations of a text have the same
     "_input_hash"."""
     for place, record in records:
         task = task_from_json(record, place)

@@ -135,7 +135,8 @@ def _read_texts(
     rows: Sequence[Row], header: Row, names: Sequence[str], spans_column: int
 ) -> Iterator[AnnotatedTask]:
     """Read texts and spans. Rows with the same "id" are annotations of the same text. An empty
-    field counts as no annotation, because Label Studio writes the same for unannotated texts."""
+    field counts as no annotation, because Label Studio leaves the field empty for unannotated
+    texts, too."""
     if TEXT_NAME not in names:
         raise header.place.refuse(f"expected a column {TEXT_NAME!r}, got {header.fields}")
     text_column = names.index(TEXT_NAME)

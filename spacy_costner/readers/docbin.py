@@ -25,7 +25,7 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read the docs of a .spacy file.
 
     path (Path): The .spacy file.
-    context (Context): The pipeline, the options, and the info for problems.
+    context (Context): The pipeline, the options, and the info that collects problems.
     YIELDS (Doc): The docs, as they were saved.
     RAISES (CorpusError): If the file is invalid.
     """
@@ -44,15 +44,16 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _load_docbin(data: bytes) -> DocBin:
-    """Load a DocBin from bytes, and check that its parts are consistent, which spaCy doesn't check.
-    Invalid data raises errors of several types: see `read_docbin`."""
+    """Load a DocBin from bytes, and check that its parts are consistent, which spaCy doesn't do.
+    Invalid data raises errors of various types: see `read_docbin`."""
     most_bytes = max(SMALL_DOCBIN, MOST_COMPRESSED * len(data))
     saved = srsly.msgpack_loads(inflate(data, most_bytes))
     if not saved["attrs"]:
         raise ValueError("expected token attributes, got none")
     docbin = DocBin().from_bytes(data)
 
-    # "lengths" contains the number of tokens of each doc, "spaces" a boolean for each token.
+    # "lengths" contains the number of tokens in each doc, and "spaces" contains a boolean for each
+    # token.
     lengths = numpy.frombuffer(saved["lengths"], dtype="int32")
     n_tokens = len(saved["spaces"])
     if (lengths < 0).any() or lengths.sum(dtype="int64") != n_tokens:

@@ -14,7 +14,7 @@ from .context import Context
 from .files import SURROGATE, FilePlace
 
 MAX_VALUE_LENGTH = 100
-"""The maximum number of characters of a metadata value by which docs can be grouped."""
+"""The maximum length, in characters, of metadata values that docs can be grouped by."""
 
 
 def extension_key(name: str) -> Any:
@@ -24,13 +24,13 @@ def extension_key(name: str) -> Any:
 
 
 def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
-    """Copy the metadata of a record, such as its language or source, to `doc.user_data`. Only the
-    short values of the record and of its "meta" object are copied: see `short_values`.
+    """Copy the metadata of a record, such as its language or source, to `doc.user_data`. Only short
+    values in the record and its "meta" object are copied: see `short_values`.
 
     doc (Doc): The doc, which is modified in place.
     record (Mapping[Any, Any]): A JSON line, or the `user_data` of another doc.
     id_key (str | None): The key of the document's ID. The ID is also written to the extension
-        attribute of this name.
+        attribute with this name.
     RETURNS (Doc): The same doc.
     """
     # If a key is in both, the record's value overrides the value in "meta".
@@ -102,10 +102,10 @@ def join(docs: list[Doc]) -> Doc:
     """Join one or more docs into a new doc.
 
     Each of the docs begins a new sentence. If the sentence boundaries of a doc are unknown, it
-    becomes a single sentence. Metadata in `user_data` is copied if it has the same value in all
-    docs and is short: see `short_values`.
+    becomes a single sentence. A metadata value in `user_data` is copied if it is short (see
+    `short_values`) and the same in all docs.
     """
-    # `from_docs` would raise a warning for each value in `user_data`.
+    # `from_docs` would issue a warning for each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None  # `from_docs` only returns None if there are no docs
 

@@ -1,6 +1,6 @@
 """Create spaCy examples from a corpus of any format, as specified in a config.
 
-An example contains two docs of the same text: the *reference* with the annotation, and the
+An example contains two docs with the same text: the *reference* doc with the annotation, and the
 *predicted* doc, which is passed to the pipeline. `AnyCorpus` creates the examples, and the
 registered function `make_reader` creates the `AnyCorpus`.
 """
@@ -54,8 +54,8 @@ class KeptDocs:
         return self._docs
 
     def take(self, nlp: Language, path: Path, options: ReadOptions) -> list[Doc] | None:
-        """Return the docs and stop keeping them. Returns None if they were already taken, belong to
-        another corpus or vocab, or were read with other options."""
+        """Return the docs and stop keeping them. Returns None if they have already been taken,
+        belong to another corpus or vocab, or were read with other options."""
         docs, source = self._docs, self._source
         self._docs, self._source = [], None
         has_vocab = self.nlp is not None and self.nlp.vocab is nlp.vocab
@@ -71,7 +71,7 @@ class AnyCorpus(Corpus):
         used in an example.
     info (CorpusInfo | None): Collects formats, counts and problems. Reset each time the corpus is
         read. If None, a warning is issued for each problem.
-    kept (KeptDocs | None): The docs, if the corpus was already read: see `with_info`.
+    kept (KeptDocs | None): The docs, if the corpus has already been read: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -100,14 +100,14 @@ class AnyCorpus(Corpus):
 
         for eg in examples:
             for augmented in self.augmenter(nlp, eg):
-                # Augmenters discard the file's tokens and sentences, unless they return the example
-                # itself.
+                # Augmenters discard the file's tokens and sentences, unless they return the
+                # original example.
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
 
     def _read_docs(self, nlp: Language) -> Iterable[Doc]:
-        """Read the annotated docs, or return the docs that were already read."""
+        """Read the annotated docs, or return the docs that have already been read."""
         if self.kept is not None:
             docs = self.kept.take(nlp, self.path, self.options)
             # With a limit, fewer docs have to be read and reported.
@@ -191,8 +191,8 @@ def with_info(
     corpus (Callable): The reader: an `AnyCorpus`, or a different one such as spaCy's `Corpus`.
     spans_key (str | None): The key in `doc.spans` of the spans to count as entities, if the reader
         isn't an `AnyCorpus`. If None, the spans in `doc.ents` are counted.
-    kept (KeptDocs | None): Docs that were already read. An `AnyCorpus` uses them and their info if
-        it would read the same docs.
+    kept (KeptDocs | None): Docs that have already been read. An `AnyCorpus` uses them and their
+        info if it would read the same docs.
     RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its info, which is
         reset each time the corpus is read.
     """
@@ -241,9 +241,9 @@ def make_reader(
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
     gold_preproc (bool): Whether to create one example per annotated sentence, with the tokens of
         the annotation.
-    max_length (int): Docs with at least this number of tokens are split into sentences. Sentences
-        of this length are skipped, and so are docs of this length without sentence starts. Defaults
-        to 0, which indicates no limit.
+    max_length (int): Docs with this many tokens or more are split into sentences. Sentences that
+        are still this long are skipped, and so are docs that are this long and have no sentence
+        starts. Defaults to 0, which indicates no limit.
     limit (int): The maximum number of docs to read. Defaults to 0, which indicates no limit.
     augmenter (Callable | None): Optional function that replaces each example with one or more
         augmented examples.

@@ -34,7 +34,7 @@ LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be split after any line."""
 
 SHORT_TYPES = ("bool", "int32", "int64", "string")
-"""The types of Parquet columns that are read as metadata, by which docs can be grouped."""
+"""The types of Parquet columns that are read as metadata, which docs can be grouped by."""
 
 MakeInput = Callable[[Doc], Doc]
 """Converts a doc of a file to the doc that is passed to the pipeline: see `inputs`."""
@@ -61,8 +61,8 @@ class FilePart(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """A text in a part. Its doc is only created by `make_doc`, so that a row that can't be read
-    doesn't affect other rows.
+    """A text in a part. Its doc isn't created until `make_doc` is called, so that a row that can't
+    be read doesn't affect other rows.
 
     id (Any): The ID, or the number of the line or row.
     text (str | None): The text, or None if the value isn't a string.
@@ -208,7 +208,7 @@ def read_rows(
 
 def _read_bytes(part: FilePart) -> bytes:
     """Read the bytes of a part. Raises an error if they have changed since the file was split,
-    because lines could be lost or read twice."""
+    because lines could otherwise be lost or read twice."""
     with part.path.open("rb") as file:
         file.seek(part.start)
         content = file.read(part.stop - part.start) if part.stop else file.read()
@@ -269,7 +269,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             metadata[key] = value
 
     def make_doc_of_record() -> Doc:
-        """Create the doc with the tokens of the record or, if it has none, of the tokenizer."""
+        """Create the doc with the tokens of the record or, if it has none, with the tokenizer."""
         tokens = None
         if place.unit == "line":  # JSON. In Parquet, a column "tokens" contains metadata.
             tokens = record.get("tokens")
@@ -302,7 +302,7 @@ def require_pyarrow() -> Any:
 def make_doc(nlp: Language, text: Any) -> Doc:
     """Tokenize the text of a row.
 
-    RAISES (ValueError): If it isn't a string, or spaCy can't create a doc from it.
+    RAISES (ValueError): If the text isn't a string, or spaCy can't create a doc from it.
     """
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")
@@ -310,9 +310,9 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """Create a row that can't be read. The error with this message is raised by `TextRow.make_doc`,
-    so that other rows can still be read. `text` is the text of the row or, if unknown, its
-    value."""
+    """Create a row that can't be read. `TextRow.make_doc` raises an error with this message, so
+    that other rows can still be read. `text` is the text of the row or, if it isn't known, the
+    row's value."""
 
     def refuse() -> Doc:
         raise place.refuse(message)

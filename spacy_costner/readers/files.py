@@ -33,7 +33,7 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 """Files in which the `datasets` library describes a dataset."""
 
 DATASET_MARKS = ("state.json", "dataset_dict.json")
-"""Files by which a folder saved by the `datasets` library is recognized."""
+"""Files that identify a folder saved by the `datasets` library."""
 
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with one JSON value per line."""
@@ -48,7 +48,8 @@ HEAD = 4096
 """The number of bytes at the beginning of a file that are read to detect its format."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate. JSON and file names may contain it, but it can't be encoded in UTF-8."""
+"""Matches a lone surrogate. JSON and file names may contain one, but it can't be encoded in
+UTF-8."""
 
 SHOWN = 60
 """The maximum length of a value in an error message."""
@@ -57,7 +58,7 @@ SHOWN_JSON = 40
 """The number of characters of invalid JSON that an error message shows."""
 
 BEFORE_ERROR = 9
-"""The number of characters before a JSONL error that the message shows."""
+"""The number of characters that an error message shows before the invalid character in JSONL."""
 
 CHUNK = 1 << 20
 """The number of bytes that `digest` reads at a time."""
@@ -110,8 +111,8 @@ def corpus_files(path: Path) -> list[Path]:
     If a folder contains .spacy files, only these are listed, as in spaCy. Otherwise, all files are
     listed, except hidden files, pipes, devices, and files about the corpus, such as README.md. The
     text files of brat standoff are also omitted, because each is read together with its annotation.
-    A Hugging Face dataset counts as a single file. A link to a folder that was already listed isn't
-    followed.
+    A Hugging Face dataset counts as a single file. A link to a folder that has already been listed
+    isn't followed.
 
     path (Path): A file, a folder, or a Hugging Face dataset.
     RETURNS (list[Path]): The files.
@@ -130,8 +131,8 @@ def corpus_files(path: Path) -> list[Path]:
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the files of a corpus in a folder and its subfolders. A dataset counts as a single
-    file. `visited` contains the device and inode of each folder that was already listed, because
-    links can form a cycle. This folder is added to it."""
+    file. `visited` contains the device and inode of each folder that has already been listed,
+    because links can form a cycle. `folder` is added to it."""
     status = folder.stat()
     device_and_inode = (status.st_dev, status.st_ino)
     if device_and_inode in visited:
@@ -167,7 +168,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def is_about_corpus(path: Path) -> bool:
-    """Check whether a file describes the corpus instead of containing data, such as a README."""
+    """Check whether a file, such as a README, describes the corpus rather than containing data."""
     if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
         return True
     return path.suffix.lower() in ABOUT_SUFFIXES
@@ -253,7 +254,7 @@ def _begins_with_record(text: str) -> bool:
 def _read_lines(text: str, path: Path) -> Values:
     """Read the JSON value of each non-empty line, with its location. Raises an error if a line
     isn't valid JSON, or if the first line begins an array of objects."""
-    # Records of spaCy 2 are arrays, too, but their first item is a text.
+    # spaCy 2 records are arrays, too, but their first item is a text.
     if re.match(r"\s*\[\s*\{", text):
         name = path.with_suffix(".json").name
         expected = "expected a JSON value on each line, got an array of them"
@@ -300,8 +301,8 @@ class JsonScanner:
         self.text = text
         self.path = path
         self.position = 0  # the index of the next character
-        # The line number `_line` belongs to the character at `_line_position`. Newlines up to there
-        # were already counted.
+        # `_line` is the line number of the character at `_line_position`. Newlines before that
+        # character have already been counted.
         self._line_position = 0
         self._line = 1
         self._decoder = json.JSONDecoder()
@@ -313,7 +314,7 @@ class JsonScanner:
 
     @property
     def place(self) -> FilePlace:
-        """The line of the next value, bracket or comma. It is only up to date after `skip`."""
+        """The line of the next value, bracket or comma. Only up to date after a call to `skip`."""
         return FilePlace(self.path, self._line)
 
     def is_before(self, character: str) -> bool:
@@ -364,13 +365,14 @@ def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
 def digest(*parts: Any) -> str:
     """Compute a digest that changes if any of the parts changes.
 
-    *parts (Any): JSON values, bytes or paths. For the path of a file, its content is hashed. For a
-        folder, the names and contents of all files are hashed, except hidden files and .pyc files.
+    *parts (Any): JSON values, bytes or paths. If a part is a file path, the contents of the file
+        are hashed. For a folder, the names and contents of all files are hashed, except hidden
+        files and .pyc files.
     RETURNS (str): The SHA-256 digest as hexadecimal digits.
     """
     sha = sha256()
-    # The length precedes each content. Otherwise, "a", "bc" would have the same digest as "ab",
-    # "c".
+    # The length is hashed before the content. Otherwise, "a", "bc" would have the same digest as
+    # "ab", "c".
     for part in parts:
         if isinstance(part, Path):
             for file in _files_to_digest(part):

@@ -24,7 +24,7 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
     """Read the examples of a file.
 
     records (Values): The records of the file.
-    YIELDS (AnnotatedTask): The examples. Without a list of entities, an example isn't annotated.
+    YIELDS (AnnotatedTask): The examples. An example without a list of entities isn't annotated.
     RAISES (CorpusError): If a record isn't a GLiNER example.
     """
     for place, record in records:

@@ -1,9 +1,9 @@
-"""Extract the text of HTML, so that Label Studio's offsets can be mapped to it.
+"""Extract text from HTML, so that Label Studio's offsets can be mapped to it.
 
-Label Studio's `globalOffsets` count characters of the DOM's text, in document order, and one for
-each `<br>`. This is the *content*. Tags, comments and the head of a page don't count. A character
-reference such as `&amp;` counts as one character. Whitespace between tags also counts, although
-browsers don't display it. Scripts and frames are removed beforehand.
+Label Studio's `globalOffsets` count the characters of the DOM's text, in document order, plus one
+for each `<br>`. These characters are the *content*. Tags, comments and the head of a page don't
+count. A character reference such as `&amp;` counts as one character. Whitespace between tags also
+counts, although browsers don't display it. Scripts and frames are removed beforehand.
 
 The text that we read differs from the content in two ways. Anything that browsers don't display,
 such as style sheets, is omitted. If there is nothing between the words of two blocks, such as two
@@ -35,13 +35,13 @@ REMOVED = frozenset(["iframe", "script"])
 """The elements that Label Studio removes."""
 
 HIDDEN = frozenset(["noscript", "style"])
-"""The elements whose text counts although browsers don't display it."""
+"""The elements whose text counts even though browsers don't display it."""
 
 WHITE_SPACE = " \t\n\f"
 """The whitespace characters of HTML, which don't include `&nbsp;`."""
 
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-"""Matches a comment. If it isn't closed, it extends to the end."""
+"""Matches a comment. If it isn't closed, it extends to the end of the HTML."""
 
 DECLARATION = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*(?:>|\Z)")
 """Matches a declaration, such as `<!DOCTYPE html>`, and other markup that browsers ignore."""
@@ -78,7 +78,7 @@ class Piece(NamedTuple):
 
 
 class HtmlText(NamedTuple):
-    """The text of HTML.
+    """The text extracted from HTML.
 
     text (str): The text that we read.
     content (str): The characters that Label Studio's offsets count.
@@ -110,7 +110,7 @@ class HtmlText(NamedTuple):
 
 
 def read_html(html: str, *, is_page: bool = True) -> HtmlText:
-    """Extract the text of HTML.
+    """Extract text from HTML.
 
     html (str): The HTML: a page, or a part of one.
     is_page (bool): Whether the HTML is parsed as a page with a head and a body, where only the body
@@ -140,7 +140,7 @@ def _read_markup(html: str, begin: int, collector: "_TextCollector") -> int:
         return ignored.end()
     tag = TAG.match(html, begin)
     if tag is None:
-        if START_OF_TAG.match(html, begin):  # browsers ignore an unclosed tag and everything after
+        if START_OF_TAG.match(html, begin):  # browsers ignore an unclosed tag and the rest
             return len(html)
         collector.add_text(html[begin : begin + 1])
         return begin + 1

@@ -29,8 +29,8 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
 
 
 def as_spacy_applies(doc: Doc) -> Doc:
-    """Create a doc as in `spacy apply`: copy the tokens and sentence starts of a doc. Unlike in
-    `spacy apply`, other annotation isn't copied, because the pipeline predicts it.
+    """Create a doc as in `spacy apply`: copy the tokens and sentence starts of a doc. Unlike
+    `spacy apply`, this doesn't copy any other annotation, because the pipeline predicts it.
 
     doc (Doc): The doc, with or without annotation.
     RETURNS (Doc): A new doc, with the metadata of the original doc: see `with_metadata`.

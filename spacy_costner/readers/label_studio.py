@@ -3,10 +3,12 @@
 A *record* is a task. It contains the imported *data* and the annotations of one or more people. An
 annotation contains *results*. Results can be regions of text with labels (see `studio_regions`),
 answers such as choices and relations, which don't affect entities, or other marks, such as
-rectangles. It is unknown how other marks relate to the text, so its annotation is missing.
+rectangles. It is unknown how other marks relate to the text, so the text's annotation is treated as
+missing.
 
 The texts are in one or more *fields* of the data. The fields are inferred from the regions of all
-tasks, because a region quotes its text. An *element* of the labeling interface displays one field.
+tasks, because each region quotes the text that it marks. An *element* of the labeling interface
+displays one field.
 """
 
 import re
@@ -66,7 +68,7 @@ OF_OTHER_ELEMENTS = "regions of type {} mark something other than the text: they
 LIKE_HTML = "texts have HTML tags, but no region shows how to read them: the tags are read as text"
 
 FieldKey = tuple[str, Kind, str]
-"""A field and how to read it: its key in the data, the kind of its texts, and their reading. See
+"""A field and how to read it: its key in the data, the kind of text, and the reading. See
 `read_text`."""
 
 PlacedRecords = Sequence[tuple[FilePlace, Mapping[str, Any]]]
@@ -92,7 +94,7 @@ class Field(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Statistics of the regions in an export, from which its text fields are inferred.
+    """Statistics about the regions in an export, used to infer the text fields.
 
     kinds (dict[str | None, Counter[Kind]]): The number of regions of each kind, by element.
     quoted_fields (dict[str | None, Counter[FieldKey]]): The number of regions that quote each
@@ -103,7 +105,7 @@ class Evidence(NamedTuple):
     quoted_fields: dict[str | None, Counter[FieldKey]]
 
     def most_frequent_kind(self) -> Kind | None:
-        """Return the kind of most regions, or None if there are no text regions."""
+        """Return the most frequent kind of region, or None if there are no text regions."""
         total = sum(self.kinds.values(), Counter[Kind]())
         return max(total, key=total.__getitem__, default=None)
 
@@ -123,7 +125,7 @@ def read_label_studio(
     records (Values): The records of the file.
     text_key (str | None): The key of the text in the data. Defaults to the field that the regions
         quote. If they don't quote any field, defaults to "text", or to the only key with a text.
-    info (CorpusInfo | None): Problems are added to it.
+    info (CorpusInfo | None): Collects problems.
     YIELDS (AnnotatedTask): The annotations. A text without annotations is yielded once.
     RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or it
         is unclear which text the regions mark.
@@ -264,8 +266,8 @@ def _find_fields(
 def _guess_field(
     data: Mapping[str, Any], evidence: Evidence, text_key: str | None, place: FilePlace
 ) -> Field:
-    """Guess the text field of a task if no region quotes a field. Its key is `text_key` (if set by
-    the user), "text", or the only key with a text. Its kind is the most frequent kind of region in
+    """Guess the text field of a task if no region quotes a field. The key is `text_key` (if set by
+    the user), "text", or the only key with a text. The kind is the most frequent kind of region in
     all tasks. Raises an error if the data contains no such text, or if there are several
     candidates."""
     region_kind = evidence.most_frequent_kind()
@@ -294,8 +296,8 @@ def _guess_field(
 
 
 def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str | None]:
-    """Return the elements that display other fields. None, an element without a name, is excluded
-    because it may display any field."""
+    """Return the elements that display other fields. None, which stands for an unnamed element, is
+    excluded because such an element may display any field."""
     elements: set[str | None] = set()
     for other_field in fields:
         if other_field != field:
@@ -345,7 +347,7 @@ class _TextReader:
             self._info.add_problem(LIKE_HTML, self._place, shown(text))
 
     def read(self, results: Sequence[Result]) -> Task:
-        """Read one person's annotation of the text from its results. Raises an error if a region
+        """Read one person's annotation of the text from the results. Raises an error if a region
         isn't part of the text."""
         regions: list[Result] = []
         unlabeled_regions: list[Result] = []

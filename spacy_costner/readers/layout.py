@@ -4,7 +4,8 @@ The user's options take precedence over column names, which a file may define, a
 Files with the ten columns of CoNLL-U are also recognized. In all other files, the columns are
 inferred from their content. A column that numbers the tokens of each sentence is skipped. Tags are
 in the last column, as in the CoNLL shared tasks, or in a column with keys and values, such as
-"name=B-PER|SpaceAfter=No". Readers report the columns that were read, and other columns with tags.
+"name=B-PER|SpaceAfter=No". Readers report which columns were read, and which other columns contain
+tags.
 """
 
 import re
@@ -145,13 +146,13 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
 
 
 def _are_token_numbers(numbers: Sequence[str], sent_start: Array1d) -> bool:
-    """Check whether numbers count the tokens of each sentence or of the whole file, from 1 or 0.
-    This is only certain if at least one sentence has two tokens. In CoNLL-U, the line of a
+    """Check whether numbers count the tokens of each sentence or of the whole file, starting at 1
+    or 0. This is only certain if at least one sentence has two tokens. In CoNLL-U, the line of a
     multiword token precedes its first token, and the line of an empty node follows a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
     last = first - 1  # the number of the previous token
-    begins = False  # whether a sentence has begun that doesn't contain a token yet
-    is_sure = False  # whether any sentence has contained a second token
+    begins = False  # whether a sentence has begun but contains no token yet
+    is_sure = False  # whether any sentence so far has a second token
     for number, starts_sentence in zip(numbers, sent_start.tolist()):
         match = NUMBER.fullmatch(number)
         assert match is not None
@@ -198,8 +199,8 @@ def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusE
 
 
 def _resolve(table: Table, option: str, choice: int | str) -> int:
-    """Return the index of the column with the name or number in `choice`, the value of an option.
-    Raises an error if the column doesn't exist."""
+    """Return the index of the column that an option specifies. `choice` is the value of the option:
+    the column's name or number. Raises an error if the column doesn't exist."""
     if isinstance(choice, str):
         names = [name.upper() for name in table.names]
         if choice.upper() in names:
@@ -264,7 +265,8 @@ def _guess_tags(
 
 
 def _find_chosen_tags(table: Table, choice: int | str) -> TagColumn:
-    """Find the tag column that the user has specified by number, name, or a key in it."""
+    """Find the tag column that the user has specified by its number, its name, or a key that it
+    contains."""
     names = [name.upper() for name in table.names]
     if isinstance(choice, str) and choice.upper() not in names:
         for index in range(table.n_columns):
@@ -301,8 +303,8 @@ def _labels_of(table: Table, column: int) -> set[str]:
 
 
 def _has_only_tags(table: Table, column: int) -> bool:
-    """Check whether a column contains nothing but entity tags. If all of them stand for missing
-    annotation, the result is False."""
+    """Check whether a column contains nothing but entity tags. Returns False if all of them stand
+    for missing annotation."""
     fields = set(table.column(column))
     return all(map(is_tag, fields)) and not fields.issubset(NOT_ANNOTATED)
 
@@ -314,7 +316,7 @@ def _has_tags(table: Table, column: int) -> bool:
 
 
 def _find_keys(table: Table, column: int) -> list[str]:
-    """Find the keys whose values are all tags in a column with keys and values, in order of
+    """In a column with keys and values, find the keys whose values are all tags, in order of
     occurrence. Returns an empty list if there are no such keys, or the column contains other
     fields."""
     values: dict[str, set[str]] = defaultdict(set)
@@ -352,7 +354,8 @@ def tags_of_key(column: Sequence[str], key: str) -> list[str]:
 
 
 def _hint_at_tags(table: Table, token: int) -> str:
-    """Name a column that contains entity tags, for the error that the tag column contains none."""
+    """Name a column that contains entity tags, for the error raised if the tag column contains
+    none."""
     for column in range(table.n_columns):
         if column == token:
             continue
@@ -365,8 +368,8 @@ def _hint_at_tags(table: Table, token: int) -> str:
 def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:
     """Find the part-of-speech column: XPOS or UPOS or, if columns aren't named, the column after
     the tokens, as in `spacy convert -c ner`. If tokens are numbered, it must be the only column
-    between tokens and tags, because it could also contain lemmas. Returns None if there is no such
-    column, or if it contains tags with prefixes, such as entity or chunk tags."""
+    between tokens and tags, because it could otherwise contain lemmas. Returns None if there is no
+    such column, or if it contains tags with prefixes, such as entity or chunk tags."""
     if table.names:
         names = [name.upper() for name in table.names]
         for name in ("XPOS", "UPOS"):

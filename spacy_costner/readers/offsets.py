@@ -18,8 +18,8 @@ def utf16_length(text: str) -> int:
 
 
 def utf16_ends(text: str) -> list[int]:
-    """Return the end of each character of a text, in UTF-16 code units from the beginning. A
-    character above U+FFFF, such as an emoji, consists of two code units. Length: the number of
+    """Return the end of each character of a text, in UTF-16 code units from the start of the text.
+    A character above U+FFFF, such as an emoji, consists of two code units. Length: the number of
     characters."""
     return list(accumulate(2 if character > "\uffff" else 1 for character in text))
 

@@ -10,7 +10,7 @@
         - to [the capital]{"entity": "city", "value": "Oslo"}
 
 The second form is YAML. In the older Markdown format, the same examples follow a line such as
-"## intent:go". All entities of an example are annotated.
+"## intent:go". In each example, all entities are annotated.
 """
 
 import json
@@ -41,12 +41,12 @@ and an object that contains the label."""
 
 
 def is_rasa(record: Any) -> bool:
-    """Check whether the first record of a JSON file is Rasa's training data."""
+    """Check whether the first record of a JSON file contains Rasa's training data."""
     return isinstance(record, dict) and isinstance(record.get(DATA_KEY), dict)
 
 
 def is_rasa_text(path: Path) -> bool:
-    """Check whether a file is Rasa's YAML or Markdown."""
+    """Check whether a file contains Rasa's training data in YAML or Markdown."""
     if path.suffix in YAML_SUFFIXES:
         return NLU.search(read_head(path)) is not None
     return path.suffix == MARKDOWN_SUFFIX and INTENT.search(read_head(path)) is not None
@@ -57,7 +57,8 @@ def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): The examples.
-    RAISES (CorpusError): If a record isn't Rasa's training data, or an example can't be read.
+    RAISES (CorpusError): If a record doesn't contain Rasa's training data, or an example can't be
+        read.
     """
     for place, record in records:
         if not is_rasa(record):
@@ -102,7 +103,7 @@ def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
 
 
 def _yaml_examples(path: Path) -> Iterator[str]:
-    """Yield the text of each intent's examples in YAML, with markup."""
+    """Yield the text of each intent example in a YAML file, with its markup."""
     begin = FilePlace(path, number=1)
     try:
         data = srsly.yaml_loads(read_text(path))
@@ -128,7 +129,7 @@ def _yaml_examples(path: Path) -> Iterator[str]:
 
 
 def _markdown_examples(lines: list[str]) -> Iterator[str]:
-    """Yield the text of each intent's examples in Markdown, with markup."""
+    """Yield the text of each intent example in a Markdown file, with its markup."""
     section = ""
     for line in lines:
         match = SECTION.match(line)

@@ -1,6 +1,6 @@
 """Read raw text from files, from folders that may contain other files, and from standard input.
 
-The text may not fit in memory, so docs are created one at a time, passed to a function, and not
+The text may not fit in memory, so docs are created one at a time, passed to a function, and never
 stored.
 """
 
@@ -34,12 +34,13 @@ MAX_LENGTH = 50_000
 """The maximum number of characters per doc. (spaCy's limit is a million.)"""
 
 MAX_STRINGS = 1_000_000
-"""The maximum number of strings in the vocab of a pipeline before the pipeline is created again.
+"""The maximum number of strings in the vocab of a pipeline before the pipeline is re-created.
 Together with the tokenizer's cache, they use about 200 MB."""
 
 MAX_CACHED = 1_000_000
 """The maximum number of whitespace-separated strings that the tokenizer caches. spaCy's default of
-10,000 is too small for large texts, because most other strings would be tokenized repeatedly."""
+10,000 is too small for large texts, because most strings that don't fit in the cache would be
+tokenized repeatedly."""
 
 ResultT = TypeVar("ResultT")
 
@@ -48,7 +49,7 @@ class RawFiles(NamedTuple):
     """The files with raw text under the paths that a user has specified.
 
     paths (list[Path]): The files to read. The folder of a dataset counts as a single file.
-    skipped (list[Path]): The files in folders that aren't read, except hidden files.
+    skipped (list[Path]): The unread files in folders, except hidden files.
     """
 
     paths: list[Path]
@@ -57,8 +58,8 @@ class RawFiles(NamedTuple):
 
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     """List the files with raw text. In folders, files that can't be text or that describe the
-    corpus are skipped. All other paths are listed without a check. If such a path doesn't exist or
-    isn't text, an error is raised when it is read.
+    corpus are skipped. Paths that aren't folders are listed without being checked. If one doesn't
+    exist or isn't text, an error is raised when it is read.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
     RETURNS (RawFiles): The files to read, and the skipped files.
@@ -84,14 +85,14 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """List the files in a folder and its subfolders that aren't read. `readable` are the files and
-    datasets that are read. Hidden files are omitted."""
+    """List the files in a folder and its subfolders that aren't read. `readable` contains the files
+    and datasets that are read. Hidden files are omitted."""
     read_paths = {*readable}
     skipped: list[Path] = []
     for path in sorted(folder.rglob("*")):
         names = path.relative_to(folder).parts
         is_hidden = any(name.startswith(".") for name in names)
-        # Check the file itself and its folders, which may be a dataset that is read.
+        # Check the file itself and its parent folders, one of which may be a dataset that is read.
         is_read = not read_paths.isdisjoint([path, *path.parents])
         if is_text_of_brat(path):  # it is read together with its annotation
             is_read = path.with_suffix(BRAT_ANNOTATION) in read_paths
@@ -112,9 +113,9 @@ def can_be_text(path: Path) -> bool:
 
 
 class BoundedPipeline:
-    """A pipeline that is created again if its vocab contains too many strings, to limit memory
+    """A pipeline that is re-created when its vocab contains too many strings, to limit memory
     usage. Until then, the vocab and the tokenizer cache the words of the text, which makes them
-    fast. (spaCy's `memory_zone` isn't used because the tokenizer doesn't cache words there, which
+    fast. (spaCy's `memory_zone` isn't used because the tokenizer doesn't cache words there, so it
     takes three times as long.)
 
     make_pipeline (Callable[[], Language]): Creates the pipeline.
@@ -184,7 +185,8 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
             raise place.refuse(message) from None
         if "\0" in text:
             raise place.refuse("expected UTF-8 text, got a null character")
-        # Classic Mac OS ended lines with "\r". Such a file has been read as a single line so far.
+        # Classic Mac OS ended lines with "\r". Up to here, a file with such line endings is a
+        # single line.
         for part in text.split("\r"):
             if part.strip():
                 yield from cut_line(part.strip())

@@ -5,8 +5,8 @@ marks the first token (B, U, S), and *closes* it if it marks the last token (L, 
 may also follow the label (PER-B). In IO without prefixes, the tag is the label.
 
 `find_scheme` infers the scheme from all tags of a corpus. A label may look like a prefix and a
-label (E-MAIL), so letters such as E and S are only read as prefixes if other tags of the corpus
-confirm it. If tags match no scheme, or the scheme is ambiguous, an error is raised.
+label (E-MAIL), so letters such as E and S are only read as prefixes if other tags in the corpus
+confirm this. If tags match no scheme, or the scheme is ambiguous, an error is raised.
 
 `decode_tags` decodes the entities. An entity begins at a token whose tag opens one, where the label
 changes, and after a tag that closes one. These are the rules of conlleval (Tjong Kim Sang & De
@@ -144,7 +144,7 @@ class TagCounts:
     """The tags of a corpus, with the first occurrence of each tag and the counts of tag pairs.
 
     places (dict[str, FilePlace]): The location of the first token with each tag.
-    pairs (Counter[tuple[str, str]]): The number of times each pair of tags occurs at consecutive
+    pairs (Counter[tuple[str, str]]): The number of times each pair of tags occurs on consecutive
         tokens. At the start of a sentence, the first tag of the pair is "".
     """
 
@@ -171,7 +171,7 @@ class TagCounts:
 
         ids_before = numpy.zeros_like(tag_ids)  # (N,)
         ids_before[1:] = numpy.where(sent_start[1:], 0, tag_ids[:-1])
-        # Encode each pair of tags as a single number: row times K + 1, plus column.
+        # Encode each pair of tags as a single number: row * (K + 1) + column.
         pair_ids, counts = numpy.unique(ids_before * len(tag_set) + tag_ids, return_counts=True)
         for pair_id, count in zip(pair_ids.tolist(), counts.tolist()):
             before, tag_id = divmod(pair_id, len(tag_set))
@@ -187,7 +187,7 @@ def check_scheme(name: str) -> str:
 
     name (str): The name of the scheme, or an alternative name such as "BIO".
     RETURNS (str): The name that readers report, such as "IOB2".
-    RAISES (ValueError): If there is no scheme of this name.
+    RAISES (ValueError): If there is no scheme with this name.
     """
     if name.lower() in (LABELS, IO_WITHOUT_PREFIXES.lower()):
         return IO_WITHOUT_PREFIXES
@@ -229,7 +229,8 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
             return TagScheme(_name_scheme(counts, split_tags) + suffix, split_tags)
         refusals.append(refusal)
     if refusals:
-        # If the tags could have either prefixes or suffixes, report the more common prefixes.
+        # If the tags could have either prefixes or suffixes, report the error for prefixes, which
+        # are more common.
         raise refusals[0]
     _check_labels(counts, tags)
     return TagScheme(IO_WITHOUT_PREFIXES, _as_labels(tags))
@@ -269,8 +270,8 @@ def _look_up(
     labels: Sequence[str],
 ) -> TokenTags:
     """Look up the meaning of each token's tag. `tag_set` contains the K distinct tags, `tag_ids`
-    the index of each token's tag in `tag_set`, (N,), and `split_tags` the prefix and label of each
-    entity tag."""
+    contains the index of each token's tag in `tag_set`, and `split_tags` contains the prefix and
+    label of each entity tag. Shape of `tag_ids`: (N,)"""
     # The values for each distinct tag. Shapes: (K,)
     id_of_label = {label: i for i, label in enumerate(labels)}
     label_of_tag = numpy.full(len(tag_set), -1)
@@ -294,7 +295,7 @@ def _look_up(
 
 
 def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, Array1d]:
-    """Find the first tokens of entities by conlleval's rules.
+    """Find the first tokens of entities according to conlleval's rules.
 
     Returns two masks. The first is True for tokens that may continue the previous token's entity,
     because both have the same label and are in the same sentence. The second is True for the first
@@ -316,7 +317,7 @@ def _as_labels(tags: Collection[str]) -> dict[str, SplitTag]:
 
 
 def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTag]:
-    """Split tags into prefix and label by `PREFIXED` or `SUFFIXED`. Tags that don't match the
+    """Split tags into prefix and label using `PREFIXED` or `SUFFIXED`. Tags that don't match the
     pattern are omitted."""
     split_tags: dict[str, SplitTag] = {}
     for tag in tags:
@@ -416,9 +417,9 @@ def _confirm_prefixes(
     prefixes of all tags.
 
     B, I and U are always read as prefixes. S and M are confirmed if any label occurs with B and E.
-    For E, its own label must also occur with B, I or M. For L (the E of BILUO), only this second
-    condition applies. Without B, the only scheme with E is IOE, so E is confirmed if any label
-    occurs with I and E.
+    E is only confirmed if, in addition, its own label occurs with B, I or M. For L (the E of
+    BILUO), only this second condition applies. Without B, the only scheme with E is IOE, so E is
+    confirmed if any label occurs with I and E.
     """
     some_has_b_and_e = any(
         {"B", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
@@ -488,8 +489,8 @@ def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
     if prefixes & {"E", "S"}:
         return "IOBES"
 
-    # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
-    # same label. A few tags may be wrong, so choose the scheme with fewer invalid tags.
+    # IOB2 uses B at the beginning of each entity. IOB1 only uses B directly after another entity
+    # with the same label. A few tags may be wrong, so choose the scheme with fewer invalid tags.
     n_needless = 0  # B tags that are invalid in IOB1
     n_unopened = 0  # I tags that are invalid in IOB2
     no_tag = SplitTag(prefix="", label="")

@@ -24,7 +24,7 @@ from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
 from .schemes import TagCounts, decode_tags, find_scheme
 
 TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
-"""The keys under which a row may store its tags. The first existing key is used."""
+"""The keys under which a row may store its tags. The first one that exists is used."""
 
 IGNORED = -100
 """The number that stands for missing annotation in datasets. PyTorch's losses ignore it."""
@@ -70,7 +70,7 @@ def make_docs(
     place_of (Callable[[int], FilePlace]): Returns the location of the token at an index.
     format_name (str): The name of the file's format.
     context (Context): The pipeline and the options. The format, the scheme, and any tags that are
-        invalid in the scheme are added to its info.
+        invalid in the scheme are added to `context.info`.
     n_sents (int | None): The number of sentences per doc: see `ReadOptions`.
     columns (str): A description of the columns that are read, if the file has columns.
     YIELDS (Doc): The docs, with their entities.
@@ -186,7 +186,7 @@ def copy_without_annotation(
 
 
 def copy_sentences(doc: Doc, other: Doc) -> None:
-    """Copy the sentence starts of a doc to another doc of the same text. The tokens may differ. A
+    """Copy the sentence starts of a doc to another doc with the same text. The tokens may differ. A
     sentence start is skipped if no token of the other doc begins there. If the sentences of the
     first doc are unknown, nothing is copied.
 
@@ -202,7 +202,7 @@ def copy_sentences(doc: Doc, other: Doc) -> None:
 
 def find_tag_key(record: Any) -> str | None:
     """Find the key of the tags, such as "ner_tags", in the first record of a file. Returns None if
-    the record isn't a row, because it doesn't contain a list of words and a list of tags."""
+    the record isn't a row, i.e. if it lacks a list of words or a list of tags."""
     if not isinstance(record, dict):
         return None
     tokens = record.get("tokens")
@@ -223,7 +223,7 @@ def read_tagged(
     key (str): The key of the tags.
     format_name (str): The name of the file's format.
     names (Sequence[str] | None): The names of numeric tags.
-    context (Context): The pipeline, the options, and the info for problems.
+    context (Context): The pipeline, the options, and the info that collects problems.
     YIELDS (Doc): The docs, with their entities.
     RAISES (CorpusError): If a row doesn't contain a list of words and a tag for each word, all rows
         are empty, or the tags don't belong to one scheme.

@@ -5,10 +5,10 @@ offsets depends on the kind of text:
 
 text        start and end count characters
 html        globalOffsets count characters of HTML: see `html_text`
-dialogue    start and end count utterances, startOffset and endOffset characters within an utterance
+dialogue    start and end count utterances; startOffset and endOffset count characters within them
 
-In exports of older versions, offsets count UTF-16 code units instead of characters. The unit is
-inferred from the text that a region quotes, `value.text`.
+In exports from older versions, offsets count UTF-16 code units instead of characters. The unit is
+inferred from the text that a region quotes (`value.text`).
 
 Source: `RichTextRegion.js` and `ParagraphsRegion.js` in Label Studio's editor.
 """
@@ -31,7 +31,7 @@ Result = Mapping[str, Any]
 
 REGION_TYPES = ("labels", "hypertextlabels", "htmllabels", "paragraphlabels")
 """The types of text regions. The labels of a region are stored under one of these keys, which may
-differ from its type."""
+differ from the type of the region."""
 
 HTML_TYPES = ("hypertextlabels", "htmllabels")
 """The types that only HTML regions have. HTML regions may also have the type "labels"."""
@@ -41,7 +41,7 @@ UTTERANCE_NUMBER = re.compile(r"\d{1,9}")
 
 
 class StudioText(NamedTuple):
-    """A text of a task.
+    """A text in a task.
 
     text (str): The text.
     html (HtmlText | None): Maps characters of the HTML to the text. None if the text isn't HTML.
@@ -62,7 +62,7 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
     kind (Kind): The kind of text.
     RETURNS (list[str]): For HTML, "page" (the default) and "inline" (for a part of a page): see
         `read_html`. For a dialogue, the keys under which all utterances have a string, such as
-        "text", which comes first, and "author". For a text, only "".
+        "text" (which comes first) and "author". For a text, only "".
     """
     if kind == "dialogue":
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -78,7 +78,8 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
 
 
 def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
-    """Read a value in the data of a task as a text. `reading` must be one of its `readings_of`."""
+    """Read a value in the data of a task as a text. `reading` must be one of the readings returned
+    by `readings_of`."""
     if kind == "dialogue":
         utterances = [utterance[reading] for utterance in value]
         return StudioText("\n".join(utterances), utterances=utterances)
@@ -122,7 +123,7 @@ def labels_of(result: Result) -> Any:
 
 
 def element_of(result: Result) -> str | None:
-    """Return the name of the labeling interface's element that a result belongs to, or None if
+    """Return the name of the element in the labeling interface that a result belongs to, or None if
     unknown."""
     name = result.get("to_name")
     return name if isinstance(name, str) else None
@@ -207,7 +208,7 @@ def _ranges_in_dialogue(
         )
 
     def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
-        """Count the regions that match the text that they quote: see `count_in_place`."""
+        """Count the regions that match the text they quote: see `count_in_place`."""
         spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
         return count_in_place(text.text, spans)
 

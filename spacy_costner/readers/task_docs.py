@@ -42,11 +42,11 @@ EMPTY = "texts are empty: they are left out"
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
     """Create docs from tasks. Rejected or ignored tasks and tasks without text are skipped and
     reported. If the option `incorrect_spans_key` is set, a rejected task with a single span is
-    converted to a doc with this span under the key in `doc.spans`. All other annotation of the doc
+    converted to a doc with this span under that key in `doc.spans`. All other annotation of the doc
     is missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    context (Context): The pipeline and the options. Problems are added to its info.
+    context (Context): The pipeline and the options. Problems are added to `context.info`.
     YIELDS (Doc): The annotated docs.
     RAISES (CorpusError): If spaCy doesn't support a text or the ID of a span.
     """
@@ -68,8 +68,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 def _is_about_one_span(task: Task) -> bool:
     """Check whether a rejected task means that its span is wrong. If there are several spans, it is
-    unknown which of them are wrong. In interfaces for annotating all spans, the whole text is
-    rejected."""
+    unknown which of them are wrong. In interfaces for annotating all spans, a rejection applies to
+    the whole text."""
     return len(task.spans or ()) == 1 and view_of(task) not in MANUAL_VIEWS
 
 
@@ -89,7 +89,7 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     task (Task): The text and its spans.
     place (FilePlace): The location of the task, for errors and problems.
     context (Context): The pipeline and the options. Spans that the doc can't represent are added to
-        its info as problems.
+        `context.info` as problems.
     RETURNS (Doc): The annotated doc.
     RAISES (CorpusError): If spaCy doesn't support the text or the ID of a span.
     """
@@ -222,7 +222,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         # becomes separate tokens.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
-        # `spaces` is omitted because the doc is then marked as having unknown spaces.
+        # Without `spaces`, the doc is marked as having unknown spaces.
         return Doc(context.nlp.vocab, words=words)
     return Doc(context.nlp.vocab, words=words, spaces=spaces)
 
@@ -246,7 +246,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
 
 
 def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace) -> Span:
-    """Create a span of a doc with the label and the IDs of a task's span."""
+    """Create a span in a doc, with the label and IDs of a task's span."""
     kb_id = _read_id(span, KB_ID_KEY, place)
     span_id = _read_id(span, ID_KEY, place)
     return Span(doc, start, end, span.label, kb_id=kb_id, span_id=span_id)
@@ -313,8 +313,8 @@ def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[R
     """Find the ranges of characters that are missing annotation, one for each run of missing
     tokens. `is_missing` is True for these tokens. Shape: (T,)"""
     # The indices at which the mask changes, padded with False at both ends. For False, True, True,
-    # False, True, they are 1, 3, 4 and 5. The first run consists of tokens 1 and 2, the second of
-    # token 4. Shape: (2 * number of runs,)
+    # False, True, they are 1, 3, 4 and 5. The first run consists of tokens 1 and 2, and the second
+    # consists of token 4. Shape: (2 * number of runs,)
     has_changed = numpy.diff(is_missing, prepend=False, append=False)
     edges = numpy.flatnonzero(has_changed).tolist()
     begins = edges[::2]

@@ -30,8 +30,8 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 
 def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
-    """Add a task's other keys and values to its record. Existing keys aren't overwritten. For
-    example, a task that was read from "entities" may also contain an empty list of "spans"."""
+    """Add a task's other keys and values to its record. Existing keys aren't overwritten, because a
+    task that was read from "entities", for example, may also contain an empty list of "spans"."""
     other_keys = {key: value for key, value in task.extra.items() if key not in record}
     return {**record, **other_keys}
 
@@ -52,7 +52,7 @@ def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, An
 
 def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> list[dict[str, Any]]:
     """Convert the spans of a text to Prodigy's format. The indices of the first and last token are
-    included if a span begins and ends with tokens."""
+    included if a span matches token boundaries."""
     # The index of the token that begins or ends at a character.
     token_at_start = {token.start: i for i, token in enumerate(tokens)}
     token_at_end = {token.end: i for i, token in enumerate(tokens)}
@@ -167,7 +167,7 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
 
 
 def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Save tasks to a file that an annotation tool imports. If saving fails, an existing file of
+    """Save tasks to a file that an annotation tool imports. If saving fails, an existing file with
     this name isn't modified.
 
     path (Path): The output file.

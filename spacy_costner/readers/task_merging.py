@@ -40,7 +40,7 @@ def merge_tasks(
     *text key* is a number that all annotations of a text share.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
         first, followed by merged tasks, each with the location of its first annotation.
     """
@@ -69,7 +69,7 @@ def merge_tasks(
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
-        # Answers to different yes-no questions about a text complement each other, so there is no
+        # Answers to different yes-no questions about a text complement each other, so they aren't a
         # problem.
         if len(group) > 1 and not _is_binary(first_task):
             is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
@@ -79,9 +79,9 @@ def merge_tasks(
 
 
 def _make_explicit(task: Task) -> Task:
-    """Add information to a Prodigy task that its export only implies. A yes-no question only refers
-    to some spans, so the rest of the text is missing annotation. If the annotator was asked for all
-    spans and the task has no list of spans, the text contains no spans."""
+    """Make information explicit that Prodigy's export of a task only implies. A yes-no question
+    only refers to some spans, so the rest of the text is missing annotation. If the annotator was
+    asked for all spans and the task has no list of spans, the text contains no spans."""
     if view_of(task) in NO_SPANS_VIEWS:
         return task._replace(spans=None)
     if _is_binary(task):
@@ -114,8 +114,8 @@ def _merge_annotations(annotations: list[Task]) -> Task:
 
     An annotation is complete if all entities of the text were annotated, and binary if it answers a
     yes-no question about one span. If there are complete annotations, binary ones are ignored.
-    Spans that all complete annotations contain are kept. If only some of them contain a span, the
-    annotation there is missing. If all annotations are binary, all their spans are kept.
+    Spans that all complete annotations contain are kept. If only some of them contain a span, its
+    annotation is treated as missing. If all annotations are binary, all their spans are kept.
     """
     binary_tasks: list[Task] = []
     complete_tasks: list[Task] = []
@@ -150,8 +150,9 @@ def _merge_annotations(annotations: list[Task]) -> Task:
 
 def _is_binary(task: Task) -> bool:
     """Check whether a task answers a yes-no question about its spans. In Prodigy's export, this is
-    stored under the key "_is_binary". In versions without this key, it follows from the interface.
-    If all spans of a task have an answer, there was a separate question about each span."""
+    stored under the key "_is_binary". In versions without this key, it is inferred from the
+    interface. If all spans of a task have an answer, there was a separate question about each
+    span."""
     is_binary = task.extra.get("_is_binary")
     if isinstance(is_binary, bool):
         return is_binary
@@ -159,9 +160,8 @@ def _is_binary(task: Task) -> bool:
 
 
 def _has_answered_spans(task: Task) -> bool:
-    """Check whether each span of a task has an answer, and the question can't be inferred from
-    other keys. Prodigy merges yes-no questions about the spans of a text into a task of this
-    form."""
+    """Check whether each span of a task has an answer and no other key reveals the question.
+    Prodigy merges yes-no questions about the spans of a text into a task of this form."""
     if isinstance(task.extra.get("_is_binary"), bool) or view_of(task) is not None:
         return False
     return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())

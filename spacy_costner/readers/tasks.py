@@ -29,8 +29,8 @@ ANSWERS = ("accept", "reject", "ignore")
 """The possible answers to a task in Prodigy."""
 
 NO_SPANS_VIEWS = ("choice", "classification", "compare", "diff", "html", "text")
-"""Prodigy interfaces in which spans aren't annotated. Tasks may contain spans, such as the matches
-of patterns, but nobody has reviewed them."""
+"""Prodigy interfaces in which spans aren't annotated. Tasks may contain spans, such as pattern
+matches, but nobody has reviewed them."""
 
 LOCATION = re.compile(
     r"\s*([a-z][a-z0-9+.-]*://\S+|/?data/(upload|local-files)/\S+|\S+\."
@@ -115,8 +115,8 @@ def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
 
 
 def task_from_json(record: Any, place: FilePlace) -> Task:
-    """Create a task from any of these JSON formats. A span is a list [start, end, label] or an
-    object with these keys:
+    """Create a task from a record in any of the following JSON formats. A span is a list [start,
+    end, label] or an object with a start, an end and a label:
 
         {"text": "…", "spans": […]}                   Prodigy, also with tokens and answer
         {"text": "…", "label": […]}                   doccano, also with "labels" or "entities"
@@ -182,7 +182,7 @@ def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Ran
 
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
     """Return the key in `SPAN_KEYS` under which a task stores the list of its spans, or None if
-    there is no list, because the text isn't annotated. Raises an error if the value isn't a list,
+    there is no list, i.e. if the text isn't annotated. Raises an error if the value isn't a list,
     or if there are two different lists."""
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
@@ -292,8 +292,8 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Check whether the text at a span's offsets matches the text that the annotation tool has
-    saved under the key "text". Returns True if no text was saved."""
+    """Check whether the text at a span's offsets matches the text that the annotation tool saved
+    under the key "text". Returns True if no text was saved."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True
@@ -316,14 +316,14 @@ def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
 
 
 def words_of_quote(span: TaskSpan) -> list[str]:
-    """Return the words of the text that a tool has saved with a span, or an empty list if no text
-    was saved."""
+    """Return the words of the text that a tool saved with a span, or an empty list if no text was
+    saved."""
     quote = span.extra.get("text")
     return split_words(quote) if isinstance(quote, str) else []
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at whitespace and at the two characters `\\n`, with which Label Studio escapes
+    """Split a text at whitespace and at the two characters `\\n`, which Label Studio writes for
     line breaks in quoted text."""
     return text.replace("\\n", " ").split()
 
@@ -384,7 +384,8 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
 
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
-    """Join words to a text, separated by single spaces, because the original whitespace is unknown.
+    """Join words into a text, separated by single spaces, because the original whitespace is
+    unknown.
 
     words (Sequence[Any]): The words of a text, in order.
     key (str): The key of the words, for error messages.

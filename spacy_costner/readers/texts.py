@@ -38,7 +38,7 @@ CLOSING = CONCAT_QUOTES + ")]"
 """The characters that may follow the end of a sentence."""
 
 MIN_PAIRS = 3
-"""The minimum number of pairs of lines to detect whether lines are wrapped."""
+"""The minimum number of pairs of lines needed to detect whether lines are wrapped."""
 
 
 def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS) -> Iterator[Doc]:
@@ -84,7 +84,7 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
     context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
         if len(doc):
-            # If the tokens are from the tokenizer, `read_file` has stored the doc that the
+            # If the tokens come from the tokenizer, `read_file` has stored the doc that the
             # tokenizer created in `predicted`.
             text_doc = predicted.get(doc)
             if text_doc is None:
@@ -93,7 +93,7 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
 
 
 def is_text(path: Path) -> bool:
-    """Check whether a file is plain text instead of a corpus, such as JSON or a column file."""
+    """Check whether a file is plain text rather than a corpus, such as a JSON or column file."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
         return False
     if is_csv(path) or is_rasa_text(path):
@@ -115,7 +115,7 @@ def is_text(path: Path) -> bool:
 
 def has_wrapped_lines(path: Path) -> bool:
     """Check whether the first lines of a .txt file look like the wrapped lines of one text: most
-    lines don't end like a sentence, and the following lines begin with a letter that isn't
+    lines don't end with sentence punctuation, and the next line begins with a letter that isn't
     uppercase."""
     if path.suffix != ".txt":
         return False

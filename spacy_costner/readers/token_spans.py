@@ -1,8 +1,8 @@
 """Align the spans of tasks with the tokens of docs.
 
 The spans of a task are ranges of characters, and the spans of a doc are ranges of tokens. If a doc
-can't represent a span, the annotation of its tokens is missing, and the span is reported as a
-problem.
+can't represent a span, the span is reported as a problem, and the annotation of its tokens is
+treated as missing.
 """
 
 import re
@@ -102,8 +102,8 @@ def _align(
         info.add_problem(SHIFTED, place, expected)
         return TokenSpan(shifted_span.start, shifted_span.end, span)
 
-    # Remove leading and trailing whitespace. It doesn't belong to any word, and the span wouldn't
-    # match the token boundaries.
+    # Remove leading and trailing whitespace. It doesn't belong to any word, and a span that
+    # includes it wouldn't match token boundaries.
     n_leading = len(span_text) - len(span_text.lstrip())
     n_trailing = len(span_text) - len(span_text.rstrip())
     start = span.start + n_leading
@@ -134,9 +134,9 @@ def _align(
 
 
 def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
-    """Search near the offsets of a span for the text that a tool has saved with it, and return its
-    tokens. Returns None if the text occurs several times or not at all, or if it doesn't match
-    token boundaries."""
+    """Search near the offsets of a span for the text that a tool saved with it, and return the
+    matching tokens. Returns None if the text occurs several times or not at all, or if it doesn't
+    match token boundaries."""
     # Whitespace between words may differ.
     quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
     matches = []
@@ -166,16 +166,16 @@ def without_overlap(
     token_spans: list[TokenSpan], doc: Doc, place: FilePlace, info: CorpusInfo
 ) -> Iterator[TokenSpan]:
     """Remove overlapping spans, because entities can't overlap. They are reported, and the
-    annotation of all their tokens is missing.
+    annotation of all their tokens is treated as missing.
 
     token_spans (list[TokenSpan]): The spans of a doc.
     doc (Doc): The doc, whose text is used for reports.
     place (FilePlace): The location of the task, for reports.
-    info (CorpusInfo): Problems are added to it.
+    info (CorpusInfo): Collects problems.
     YIELDS (TokenSpan): The spans without overlaps.
     """
-    # Group the spans so that each span in a group overlaps with an earlier one in it. A span
-    # without overlaps forms its own group.
+    # Group the spans so that each span in a group, except the first, overlaps an earlier one. A
+    # span without overlaps forms a group of one.
     groups: list[list[TokenSpan]] = []
     group_end = 0  # the index after the last token of the current group
     for token_span in sorted(token_spans, key=lambda span: (span.start, span.end)):
@@ -191,7 +191,7 @@ def without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, span=None)
-        # Spans that the doc can't represent were already reported by `_align`.
+        # Spans that the doc can't represent have already been reported by `_align`.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"

@@ -13,7 +13,7 @@ token, and one column per feature of each annotation layer.
 
 Lines with the same number in brackets belong to the same entity. Stacked entities are separated by
 "|", and "*" is an entity without a value. Lines such as 1-1.1 contain a part of a token. Offsets
-count the UTF-16 code units of the whole text. Special characters are escaped by a backslash.
+count the UTF-16 code units of the whole text. Special characters are escaped with a backslash.
 
 A file only defines the layers that contain annotations. Therefore, the label feature is determined
 for all files of a corpus at once: see `find_label_feature`.
@@ -113,8 +113,8 @@ class TokenLine(NamedTuple):
 
 
 class WebannoEntity(NamedTuple):
-    """An entity with offsets in code units. `value` is as written in the file, and `WITHOUT_VALUE`
-    if there is none."""
+    """An entity with offsets in code units. `value` is the value as written in the file, or
+    `WITHOUT_VALUE` if there is none."""
 
     place: FilePlace
     start: int
@@ -154,7 +154,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     for features in features_of_file.values():
         may_be_label |= {feature.name: feature.may_be_label for feature in features}
 
-    # Find the features that match the option or, without it, may contain labels.
+    # Find the features that match the option or, if it isn't set, that may contain labels.
     choice = options.tag_column
     file_of_name: dict[str, Path] = {}
     if isinstance(choice, int):
@@ -171,7 +171,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     if len(names) == 1:
         return names[0]
 
-    # The error message lists the features of the file that contains the most.
+    # The error message lists the features of the file with the most features.
     path, features = max(features_of_file.items(), key=lambda item: len(item[1]))
     columns = {i: feature.name for i, feature in enumerate(features, start=N_BEFORE_FEATURES + 1)}
     expected = "expected the feature of the labels in the option `tag_column`"
@@ -183,8 +183,8 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
 
 
 def _names_in_column(features_of_file: dict[Path, list[Feature]], column: int) -> dict[str, Path]:
-    """Return the names of the features in the column with this number, each with the first file
-    that contains it there."""
+    """Return the names of the features in the column with this number, mapped to the first file
+    that has the feature in this column."""
     file_of_name: dict[str, Path] = {}
     for path, features in features_of_file.items():
         i = _index_of_column(column, len(features))
@@ -228,8 +228,8 @@ def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
 
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file as a single doc, with the tokens and sentences of the file. Entities without a
-    value are reported, and their annotation is missing. A file without the label feature is also
-    reported, because it is unknown whether it was annotated.
+    value are reported, and the annotation of their tokens is treated as missing. A file without the
+    label feature is also reported, because it is unknown whether it was annotated.
 
     path (Path): The WebAnno TSV file.
     context (Context): The pipeline and the options, with the `label_feature` of the corpus.

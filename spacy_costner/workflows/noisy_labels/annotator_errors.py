@@ -1,5 +1,5 @@
-"""Describe the errors of annotators: their annotation of entities by label, and their scores on
-checked texts."""
+"""Describe the errors of annotators: how they annotate entities of each label, and how they score
+on checked texts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,15 +17,16 @@ class AnnotatorErrors(NamedTuple):
     name (str): The annotator's file or pipeline.
     n_texts (int): The number of texts annotated by the annotator.
     n_checked (int): The number of these texts that were checked.
-    n_repeated (int): The number of ignored later answers to the same texts.
+    n_repeated (int): The number of answers that are ignored because there is an earlier answer for
+        the same text.
     precision (float | None), recall (float | None), f_score (float | None): The scores of the
         answers on checked texts. None if the annotator hasn't annotated any checked texts.
     found (dict[str, dict[str, float]]): For each gold label, the share of entities whose first
         token is in one of the annotator's entities, by the annotator's label.
     missed (dict[str, float]): For each gold label, the share of entities whose first token isn't in
         any of the annotator's entities.
-    false_alarms (float): The number of entities that the annotator begins per 1,000 tokens outside
-        of gold entities.
+    false_alarms (float): The number of the annotator's entities that start outside gold entities,
+        per 1,000 tokens outside gold entities.
     """
 
     name: str
@@ -44,8 +45,8 @@ def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[An
     """Describe the errors of each annotator.
 
     texts (AnsweredTexts): The texts with their answers.
-    counts (Sequence[Floats3d]): The expected number of tokens for each state, true tag and observed
-        tag, for each annotator: see `training.noise_channel`. Shape: (S, C, C)
+    counts (Sequence[Floats3d]): For each annotator, the expected number of tokens by state, true
+        tag and observed tag: see `training.noise_channel`. Shape: (S, C, C)
     RETURNS (list[AnnotatorErrors]): The errors of each annotator.
     """
     errors: list[AnnotatorErrors] = []
@@ -105,7 +106,7 @@ def find_shares(
 
 
 def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
-    """Score the answers of the annotator with this index on the checked texts it has annotated."""
+    """Score the answers of the annotator with this index on the checked texts."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:

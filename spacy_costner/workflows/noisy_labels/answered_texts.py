@@ -1,8 +1,8 @@
 """Texts annotated by several annotators, some of which were checked by a person.
 
-Each annotator has answers to some of the texts. Checked texts have gold annotation. An answer is
+Each annotator has answers for some of the texts. Checked texts have gold annotation. An answer is
 matched to the text with the same characters, ignoring case and whitespace, and its entities are
-aligned to the tokens of that text.
+aligned with the tokens of that text.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class AnsweredText:
     """A text with the answers of annotators.
 
     doc (Doc): The text. It has gold annotation if it was checked, and no annotation otherwise.
-    is_checked (bool): Whether it was checked.
+    is_checked (bool): Whether the text was checked.
     answers (dict[int, Doc]): The answers, keyed by the index of the annotator.
     observed (list[Ints1d]): The IOB2 tags assigned by each annotator; -1 if there is no answer.
         Shape of each: (T,)
@@ -57,12 +57,12 @@ class AnsweredText:
 class AnsweredTexts:
     """Texts with the answers of annotators.
 
-    labels (tuple[str, ...]): The labels of gold annotation and answers, sorted.
+    labels (tuple[str, ...]): The labels in the gold annotation and the answers, sorted.
     annotators (list[str]): The names of the annotators: files or pipelines.
     checked (list[AnsweredText]): The checked texts.
     unchecked (list[AnsweredText]): The unchecked texts.
-    n_repeated (list[int]): The number of answers of each annotator that are ignored, because there
-        is an earlier answer to the same text.
+    n_repeated (list[int]): The number of each annotator's answers that are ignored because there is
+        an earlier answer for the same text.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class AnsweredTexts:
                 text.answers[number] = doc
 
     def _find_labels(self) -> tuple[str, ...]:
-        """Return the labels of gold annotation and answers, sorted."""
+        """Return the labels in the gold annotation and the answers, sorted."""
         labels: set[str] = set()
         for text in self:
             for doc in (text.doc, *text.answers.values()):
@@ -157,7 +157,7 @@ class AnsweredTexts:
         return tuple(sorted(labels))
 
     def _observe(self) -> None:
-        """Set the tags assigned to tokens by annotators and by gold annotation."""
+        """Set the observed tags and the true tags of each text."""
         for batch in minibatch(self, DOCS_PER_BATCH):
             docs = [text.doc for text in batch]
             for text, true_tags in zip(batch, observed_tags(docs, docs, self.labels)):
@@ -188,7 +188,7 @@ class AnsweredTexts:
         """Check that annotators use the same label names as the checked docs.
 
         RAISES (ValueError): If an annotator seems to use another name for a label: its label often
-            coincides with a gold label, and neither label is used on the other side.
+            coincides with a gold label, and neither side uses the other's label.
         """
         for number, name in enumerate(self.annotators):
             own_labels, pairs = self._count_label_pairs(number)
@@ -236,7 +236,7 @@ class AnsweredTexts:
 
 
 def entities_of_path(tags: Tags, path: Ints1d) -> list[Entity]:
-    """Decode the tags of a text into entities. Shape: (T,)"""
+    """Decode the tags of a text into entities. Shape of the path: (T,)"""
     decoded = tags.decode(path, numpy.asarray([len(path)]))
     return [(begin, end, tags.labels[label]) for begin, end, label in decoded.as_tuples()]
 
@@ -251,8 +251,8 @@ def with_entities(doc: Doc, entities: Iterable[Entity], is_missing: Array1d) -> 
 
 
 def characters(doc: Doc) -> str:
-    """Return the characters of a doc in lower case, without whitespace. spaCy can align the tokens
-    of two docs if these are equal."""
+    """Return the characters of a doc in lowercase, without whitespace. If these are equal for two
+    docs, spaCy can align their tokens."""
     return without_space(doc.text.lower())
 
 
@@ -266,7 +266,7 @@ def observed_tags(
     docs: Sequence[Doc], answers: Sequence[Doc | None], labels: Sequence[str]
 ) -> list[Ints1d]:
     """Compute the tags that an annotator assigns to the tokens of docs. If the tokenization
-    differs, entities are aligned. Annotation that can't be aligned is missing.
+    differs, entities are aligned. Annotation that can't be aligned is treated as missing.
 
     docs (Sequence[Doc]): The docs.
     answers (Sequence[Doc | None]): The annotator's answers, or None for docs without an answer.
@@ -277,8 +277,8 @@ def observed_tags(
     examples: list[Example] = []
     for doc, answer in zip(docs, answers):
         copy = copy_without_annotation(doc)
-        # The copy has no entity annotation, so as a reference, all its tokens have missing
-        # annotation.
+        # The copy has no entity annotation, so when it is used as the reference, the annotation of
+        # all tokens is missing.
         examples.append(Example(copy, copy if answer is None else answer))
     predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)

@@ -33,7 +33,7 @@ ANNOTATED = "spacy_costner_annotated"
 
 TEMPERATURES = (0.5, 5.0)
 """The minimum and maximum temperature of a fold. Without limits, the temperature would be 0 if all
-predictions of a fold are right, and infinite if all are wrong."""
+predictions of a fold were right, and infinite if all were wrong."""
 
 
 class Audit(NamedTuple):
@@ -42,7 +42,7 @@ class Audit(NamedTuple):
     suspects (list[Suspect]): All suspects, the most probable mistakes first.
     kinds (dict[str, int]): The number of suspects of each kind in `SUSPECT_KINDS` whose suggestion
         is more probable than the annotation. "inconsistent" is the number of such suspects, of any
-        kind, whose words also have the suggested annotation more often elsewhere.
+        kind, whose words have the suggested annotation more often than the current one elsewhere.
     docs, tokens (int): The number of docs and tokens.
     entities (int): The number of annotated entities.
     over_borders (int): The number of annotated entities that cross a boundary between sequences. No
@@ -199,7 +199,7 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
 
 def find_temperature(fold: Fold) -> float:
     """Fit the temperature of a fold by minimising the log loss of its predicted entities: see
-    `fit_temperature`. It is 1 if no entities are predicted."""
+    `fit_temperature`. The temperature is 1 if no entities are predicted."""
     predicted = predict_best(fold.dev)
     if not len(predicted.is_correct):
         return 1.0
@@ -207,7 +207,7 @@ def find_temperature(fold: Fold) -> float:
 
 
 def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
-    """Compute the geometric mean of the other folds' temperatures for each fold, so that the
+    """For each fold, compute the geometric mean of the other folds' temperatures, so that the
     temperature of a fold doesn't depend on its own docs.
 
     temperatures (Sequence[float]): The temperatures of at least two folds. They are clipped to the

@@ -33,7 +33,7 @@ from .teachers import DOCS_PER_FILE, save_docs
 
 ALIKE = 0.98
 """If the F-score of one annotator's answers, evaluated against another annotator's, is at least
-this high, both answers probably have the same source."""
+this high, both sets of answers probably have the same source."""
 
 
 class LearnedNoise(NamedTuple):
@@ -126,8 +126,8 @@ def make_channel_corpus(
 
 def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
     """Reduce the training of a linear model. Models for soft targets don't need a second pass (see
-    `features.document`), several tags for O, or more than half of the epochs or iterations. These
-    make training several times slower, and the student isn't better.
+    `features.document`), several tags for O, or more than half of the epochs or iterations. All of
+    these make training several times slower and don't improve the student.
 
     config (Config): The config of the model. It isn't modified.
     labels (Sequence[str]): The labels of the model.
@@ -160,8 +160,8 @@ def half(n: int) -> int:
 
 
 def note_annotators(texts: AnsweredTexts) -> list[str]:
-    """Note unusual annotators: repeated answers to the same text, and pairs with nearly identical
-    answers."""
+    """Note unusual annotators: those with several answers for the same text, and pairs with nearly
+    identical answers."""
     notes: list[str] = []
     for name, n_repeated in zip(texts.annotators, texts.n_repeated):
         if n_repeated:

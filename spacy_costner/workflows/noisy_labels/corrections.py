@@ -118,7 +118,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
         "leave" or "accept".
     RETURNS (AnswerCounts): The number of suggestions with each answer.
     RAISES (CorpusError): If a line isn't from an audit of these docs, or if two lines are
-        contradictory. The error message refers to the line.
+        contradictory. The error message names the line.
     RAISES (ValueError): If `unanswered` is neither "leave" nor "accept".
     """
     if unanswered not in UNANSWERED:

@@ -5,8 +5,8 @@ training corpus of the student, which is smaller or faster. An answer contains e
 `doc.spans`, the confidence of each likely entity. With soft targets, it also contains the teachers'
 distribution over tags. Answers can also be read from a file.
 
-Tokens for which the teachers are uncertain or incomplete are set to missing annotation, and ignored
-when training the student.
+The annotation of tokens for which the teachers are uncertain or incomplete is set to missing, so
+the student ignores these tokens in training.
 """
 
 import sys
@@ -47,9 +47,9 @@ class Distilled(NamedTuple):
     path: Path
     n_docs: int  # docs with answers
     n_entities: int  # entities that the student was trained on
-    n_missing: int  # entities replaced with missing annotation because of a low confidence
-    n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
-    rows: list[Evaluation]  # each teacher, all teachers combined if several, and the student
+    n_missing: int  # entities replaced with missing annotation because of low confidence
+    n_unknown: int  # tokens with annotation set to missing because the teacher is incomplete
+    rows: list[Evaluation]  # each teacher, all combined if there are several, and the student
     notes: Sequence[str] = ()  # about recurring texts in the development corpus
     noise: LearnedNoise | None = None  # with the noise channel: the annotators' errors
 
@@ -86,7 +86,7 @@ def distill(
         errors of each teacher, and learn the probabilities of tags given text and answers: see
         `noise_channel`.
     min_confidence (float): If the teachers' confidence in an entity or in O is lower, annotation is
-        missing: see `leave_out_uncertain`.
+        treated as missing: see `leave_out_uncertain`.
     gold_path (Path | None): Additional annotated corpus to train on. With `noise`, the texts that
         were checked by a person, some of which were also annotated by the teachers.
     gold_weight (float): Weight of each doc in the annotated corpus. Docs annotated by teachers have
@@ -109,7 +109,8 @@ def distill(
     is_fitted = can_be_fitted(config)
     if n_seeds > 1 and not is_fitted:
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
-    # With checked texts, `fit` doesn't need a development corpus. Scores are from held-out texts.
+    # With checked texts, `fit` doesn't need a development corpus. The scores come from held-out
+    # texts.
     has_soft_targets = soft or noise is not None
     check_student(config, soft=has_soft_targets, needs_dev=noise is None or not is_fitted)
     for name in ("model-last", "model-best"):  # the output folders of training
@@ -234,8 +235,8 @@ def check_noise(
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
     """Check a student's config before the teachers run. The student isn't built until training.
-    `soft` is whether it learns probabilities of tags, which requires a single component.
-    `needs_dev` is whether a development corpus is required.
+    `soft` specifies whether the student learns probabilities of tags, which requires a single
+    component. `needs_dev` specifies whether a development corpus is required.
 
     RAISES (ValueError): If the student can't be trained on answers, or there is no development
         corpus.

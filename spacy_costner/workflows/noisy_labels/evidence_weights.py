@@ -9,8 +9,8 @@ multiplied by a weight w:
     p(y | x, o)  =  exp(sum_i w_i s_i(y)) / Z
 
 Each part s_i is either the scores of a model, or the evidence log p(o_j | y) of an annotator. The
-weights maximise the probability of checked texts that were not used for the models and tables. A
-penalty keeps the weights close to 1 if there are few checked texts.
+weights maximise the probability of checked texts that were not used to train the models or to
+estimate the tables. A penalty keeps the weights close to 1 if there are few checked texts.
 
 This is a logarithmic opinion pool: Smith, Cohn and Osborne (2005), Logarithmic opinion pools for
 conditional random fields.

@@ -3,8 +3,8 @@
 A token outside of the teacher's entities may be part of an entity that no rule matched. If all
 these tokens were O, the student would learn to miss the same entities as the rules. If none were O,
 it would learn to predict entities everywhere. So a token is O only if its word almost never occurs
-in entities, and missing annotation otherwise. The share of the word's occurrences in entities must
-be at most half the average of all words, and the word must be one of the following:
+in entities. Otherwise, its annotation is missing. The share of the word's occurrences that are in
+entities must be at most half the average over all words, and the word must be one of the following:
 
 - A word without capital letters that is frequent enough in the texts.
 - A token without letters or digits, such as a punctuation mark.
@@ -23,13 +23,13 @@ MIN_COUNT = 3
 
 MOST_IN_ENTITIES = 0.5
 """The maximum share of an outside word's occurrences that are in entities, relative to the average
-of all words."""
+over all words."""
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:
     """Return the words that almost never occur in entities: see the module docstring.
 
-    docs (Iterable[Doc]): The answers to all texts.
+    docs (Iterable[Doc]): The answers for all texts.
     RETURNS (set[str]): The words.
     """
     n_by_word: Counter[str] = Counter()
@@ -51,12 +51,12 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
 
 
 def leave_out_unknown(doc: Doc, outside_words: set[str]) -> int:
-    """Set tokens outside of entities to missing annotation, unless their words are known to be
-    outside. The student doesn't learn from missing annotation. The doc is modified in place.
+    """Set the annotation of tokens outside of entities to missing, unless their words are known to
+    be outside. The student doesn't learn from missing annotation. The doc is modified in place.
 
     doc (Doc): The answer.
     outside_words (set[str]): The words that are outside of entities.
-    RETURNS (int): The number of tokens set to missing annotation.
+    RETURNS (int): The number of tokens with annotation set to missing.
     """
     iob = doc.to_array("ENT_IOB")
     is_missing = iob == MISSING

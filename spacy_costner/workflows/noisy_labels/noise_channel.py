@@ -8,7 +8,8 @@ the checked texts.
 Texts are divided into two folds, so that no text is predicted by a model that was trained on it:
 
 1. The initial distribution over an unchecked text combines two models. One is trained on the
-   checked texts, the other on the unmodified answers to the texts of the other fold.
+   checked texts, and the other is trained on the unmodified answers for the texts of the other
+   fold.
 2. A student is trained for each fold, on the posterior and the checked texts. Its distribution over
    the texts of the other fold replaces the initial one.
 
@@ -86,10 +87,10 @@ class Corrections(NamedTuple):
     """The differences between the most probable entities given text and answers, and the majority
     vote of the answers.
 
-    n_added (int): Number of entities that don't overlap any entity of the majority vote.
-    n_dropped (int): Number of entities of the majority vote that don't overlap any corrected
+    n_added (int): Number of entities that don't overlap any entity in the majority vote.
+    n_dropped (int): Number of entities in the majority vote that don't overlap any corrected
         entity.
-    n_changed (int): Number of entities that overlap an entity of the majority vote, but have a
+    n_changed (int): Number of entities that overlap an entity in the majority vote, but have a
         different label or boundary.
     """
 
@@ -195,8 +196,8 @@ class ChannelTraining:
 
     def compare_methods(self, folds: Sequence[Fold]) -> Comparison:
         """Estimate the weights of models and annotators on the checked texts of each fold, and
-        score each method on them. A student trained with the channel is added to the models of each
-        fold."""
+        score each method on these texts. A student trained with the channel is added to the models
+        of each fold."""
         weights_of_models = self.find_weights_of_models(folds)
 
         # The unchecked texts of the other fold are predicted by the other fold's model of answers,
@@ -243,7 +244,7 @@ class ChannelTraining:
 
     def with_evidence(self, fold: Fold, predicted: Sequence[Batch]) -> list[CheckedBatch]:
         """Add the evidence of each annotator to the predicted checked texts of a fold. This is used
-        to estimate the weights of model and annotators."""
+        to estimate the weights of the model and the annotators."""
         parts_of_batches: list[list[Potentials]] = []
         for batch in predicted:
             parts_of_batches.append([batch.potentials, *evidence_parts(batch, fold.tables)])
@@ -255,7 +256,7 @@ class ChannelTraining:
         predicted: Sequence[Batch],
         parts_of_batches: Sequence[Sequence[Potentials]],
     ) -> list[CheckedBatch]:
-        """Combine the parts of the predicted checked texts of a fold with the gold annotation."""
+        """Combine the parts of a fold's checked texts with the gold annotation."""
         checked_batches: list[CheckedBatch] = []
         texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
         for texts, batch, parts in zip(texts_of_batches, predicted, parts_of_batches):
@@ -317,8 +318,8 @@ class ChannelTraining:
         return [count_tags(answers, probs) for answers in self.join_answers(checked, lengths)]
 
     def join_answers(self, texts: Sequence[AnsweredText], lengths: Ints1d) -> list[Answers]:
-        """Concatenate the answers of each annotator to the texts. `lengths` are the lengths of
-        their sequences. Shape: (B,)"""
+        """Concatenate each annotator's answers for the texts. `lengths` contains the lengths of the
+        texts' sequences. Shape: (B,)"""
         answers: list[Answers] = []
         for annotator in range(len(self.texts.annotators)):
             tags = numpy.concatenate([text.observed[annotator] for text in texts])
@@ -326,8 +327,8 @@ class ChannelTraining:
         return answers
 
     def make_batches(self, model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Batch]:
-        """Compute a model's distribution over the tag paths of texts, and add the answers to the
-        texts."""
+        """Compute a model's distribution over the tag paths of texts, and add the annotators'
+        answers to each batch."""
         batches: list[Batch] = []
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
             posterior = model.ner.posterior(copies_for(model, docs_of(batch_of_texts)))
@@ -379,7 +380,7 @@ def overlap(entity: Entity, other: Entity) -> bool:
 
 
 def with_other(folds: Sequence[Fold]) -> list[tuple[Fold, Fold]]:
-    """Return pairs of each fold and the other fold."""
+    """Pair each fold with the other fold."""
     return list(zip(folds, reversed(folds)))
 
 
@@ -394,7 +395,7 @@ def assign_to_folds(texts: Sequence[AnsweredText]) -> Ints1d:
 
 
 def select(texts: Sequence[AnsweredText], mask: Array1d) -> list[AnsweredText]:
-    """Return the texts for which the mask is True. Shape: (texts,)"""
+    """Return the texts for which the mask is True. Shape of the mask: (texts,)"""
     return list(compress(texts, mask))
 
 
@@ -404,13 +405,13 @@ def copies_for(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
 
 
 def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
-    """Return the docs of texts."""
+    """Return the docs of the given texts."""
     return [text.doc for text in texts]
 
 
 def score_methods(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[MethodScores]:
     """Score the predictions of each method over all folds, and compare each method with the channel
-    by a paired bootstrap over docs."""
+    using a paired bootstrap over docs."""
     counts_of_methods: list[Floats2d] = []
     for of_folds in predictions.values():
         counts_of_methods.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
@@ -437,7 +438,7 @@ def count_by_doc(dev: DevPredictions) -> Floats2d:
 
 
 def stack_f(counts: FloatsXd) -> FloatsXd:
-    """Compute the F-score from summed counts. Shape: (..., 3) to (1, ...)"""
+    """Compute the F-score from summed counts. Maps shape (..., 3) to (1, ...)."""
     tp, fp, fn = numpy.moveaxis(counts, -1, 0)
     return f_score(tp, fp, fn)[None]
 

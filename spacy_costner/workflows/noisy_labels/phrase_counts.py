@@ -16,7 +16,7 @@ Phrase = tuple[str, ...]
 def count_annotations(
     phrases: Collection[Phrase], docs: Iterable[Doc]
 ) -> Counter[tuple[Phrase, str]]:
-    """Count how often each phrase is annotated as an entity of each label.
+    """Count how often each phrase is annotated as an entity, by label.
 
     phrases (Collection[Phrase]): The phrases.
     docs (Iterable[Doc]): The annotated docs.
@@ -42,5 +42,5 @@ def words_between(doc: Doc, begin: int, end: int) -> Phrase:
 
 
 def label_by_span(entities: Iterable[Entity]) -> dict[tuple[int, int], str]:
-    """Return a dictionary that maps (begin, end) of each entity to its label."""
+    """Return a dictionary that maps the (begin, end) of each entity to its label."""
     return {(begin, end): label for begin, end, label in entities}

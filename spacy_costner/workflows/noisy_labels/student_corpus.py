@@ -19,7 +19,7 @@ class EntityCounts(NamedTuple):
     """The number of predicted entities in an answer."""
 
     n_sure: int  # entities that are kept
-    n_missing: int  # entities replaced with missing annotation because of a low confidence
+    n_missing: int  # entities replaced with missing annotation because of low confidence
 
 
 class CorpusCounts(NamedTuple):
@@ -27,8 +27,8 @@ class CorpusCounts(NamedTuple):
 
     n_docs: int
     n_entities: int  # entities to train on
-    n_missing: int  # entities replaced with missing annotation because of a low confidence
-    n_unknown: int  # tokens set to missing annotation because the teacher is incomplete
+    n_missing: int  # entities replaced with missing annotation because of low confidence
+    n_unknown: int  # tokens with annotation set to missing because the teacher is incomplete
 
 
 def save_corpus(
@@ -43,7 +43,7 @@ def save_corpus(
     outside_words (set[str] | None): The words that are outside of entities if answers are
         incomplete. None if the teachers find all entities.
     RETURNS (CorpusCounts): The number of docs and entities, and the number of entities and tokens
-        set to missing annotation.
+        with annotation set to missing.
     RAISES (ValueError): If there are no answers, if `outside_words` is empty, or if
         `min_confidence` is set and all confidences are 1.
     """

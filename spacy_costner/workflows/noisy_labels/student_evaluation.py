@@ -77,8 +77,8 @@ def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
 def evaluate_together(
     teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
 ) -> Evaluation:
-    """Evaluate the combined predictions of teachers. The teachers run one after another, so the
-    time per token and size are summed.
+    """Evaluate the combined predictions of teachers. The teachers run one after another, so their
+    times per token and their sizes are summed.
 
     teachers (Sequence[Language]): The teachers, which must write probabilities: see `load_teacher`.
     rows (Sequence[Evaluation]): The evaluation of each teacher, for speed and size.
@@ -97,7 +97,7 @@ def evaluate_together(
 
 
 class EntityScores(NamedTuple):
-    """The scores of the entities of docs."""
+    """The scores of the entities in docs."""
 
     precision: float
     recall: float
@@ -105,8 +105,8 @@ class EntityScores(NamedTuple):
 
 
 def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> EntityScores:
-    """Evaluate the entities of docs against the references of examples. The scores are 0 if there
-    is no annotation."""
+    """Evaluate the entities in docs against the reference docs of the examples. The scores are 0 if
+    there is no annotation."""
     predicted_examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
     scores = get_ner_prf(predicted_examples)
     return EntityScores(

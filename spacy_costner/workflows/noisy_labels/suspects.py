@@ -1,10 +1,10 @@
-"""Rank the spans of a corpus by how likely their annotation is wrong.
+"""Rank the spans of a corpus by how likely their annotation is to be wrong.
 
 A suspect is a span together with a suggestion. The span may contain several annotated entities,
 one, or none. The suggestion is the best alternative annotation according to the model.
 
 In this module, an entity is a tuple (begin, end, label), where `end` is exclusive. The span of
-several entities extends from the first token of any entity to the last token of any entity.
+several entities extends from the first token of the first entity to the last token of the last.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,8 +40,8 @@ the same model probabilities. Chosen on synthetic mistakes: see docs/audit.md.""
 
 SMOOTHING = 0.2
 """The value added to probabilities before taking the logarithm. Lower values find more of the
-mistakes that were inserted at random, higher values more of the mistakes that annotators make. The
-value is a compromise: see docs/audit.md."""
+mistakes that were inserted at random, and higher values find more of the mistakes that annotators
+make. The value is a compromise: see docs/audit.md."""
 
 PROBABLE = 0.5
 """Entities with a higher probability are suggested along with the best alternative for their span.
@@ -53,7 +53,7 @@ MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 
 
 class Suspect(NamedTuple):
-    """A span whose annotation may be wrong. Token indices of its entities are relative to the
+    """A span whose annotation may be wrong. The token indices of its entities are relative to the
     doc."""
 
     doc: int  # the index of the doc
@@ -189,8 +189,8 @@ def compare_annotation(
 
     posterior (Posterior): The posterior of the docs in the fold.
     gold (Entities): The annotated entities.
-    likely (Entities): The E entities on annotated tokens with a probability of at least
-        `LEAST_PROB`.
+    likely (Entities): The E entities that consist of annotated tokens and have a probability of at
+        least `LEAST_PROB`.
     likely_probs (Floats1d): The probabilities of the likely entities. Shape: (E,)
     RETURNS (list[Comparison]): The comparisons.
     """
@@ -274,8 +274,8 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
 def add_within(
     suggested: list[Entity], probable: list[Entity], begin: int, end: int
 ) -> list[Entity]:
-    """Add the probable entities within a span to its suggested entities, unless they overlap.
-    Otherwise, if a suggestion splits an annotated entity, only one of the parts would be suggested.
+    """Add the probable entities within a span that don't overlap its suggested entities. Without
+    them, if a suggestion splits an annotated entity, only one of the parts would be suggested.
 
     suggested (list[Entity]): The suggested entities, in order. The list isn't modified.
     probable (list[Entity]): All probable entities of the fold, in order.
@@ -307,7 +307,8 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
 
 
 def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
-    """Shift entities by a number of tokens: to the right, or to the left if it is negative."""
+    """Shift entities by a number of tokens: to the right, or to the left if the number is
+    negative."""
     return [(begin + n_tokens, end + n_tokens, label) for begin, end, label in entities]
 
 
@@ -317,7 +318,7 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
     entities (list[Entity]): Entities in order, without overlap.
     begin, end (int): The first token of the range, and the token after the last.
     """
-    # Entities that don't overlap are sorted by both begin and end. The first match is the first
+    # Entities that don't overlap are sorted by both start and end. The first match is the first
     # entity that ends after `begin`, and the last match is the last entity that begins before
     # `end`.
     first_entity = bisect_right(entities, begin, key=lambda entity: entity[1])
@@ -327,8 +328,8 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
     """Add counts to the suspects: how often their words have the current and the suggested
-    annotation elsewhere in the corpus. The words are those of the first entity that differs between
-    annotation and suggestion: see `find_changed_span`."""
+    annotation elsewhere in the corpus. The words are taken from the first entity that differs
+    between annotation and suggestion: see `find_changed_span`."""
     changed_spans = [find_changed_span(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
     for suspect, (begin, end) in zip(suspects, changed_spans):
@@ -364,8 +365,8 @@ def find_changed_span(suspect: Suspect) -> tuple[int, int]:
 
 
 def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
-    """Create a function that computes the cost of a mistake: the sum of the costs of the tags of
-    all tokens in its span.
+    """Create a function that computes the cost of a mistake: the sum of the tag costs of all tokens
+    in its span.
 
     table (Floats2d): The cost of each pair of tags, [true, annotated]. Shape: (K, K)
     tags (Tags): The tags of the table.

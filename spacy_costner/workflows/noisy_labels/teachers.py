@@ -66,12 +66,12 @@ def save_answers(
 ) -> Iterator[Doc]:
     """Annotate texts with teachers, and save their answers in files of `DOCS_PER_FILE` docs. The
     name of the folder contains a fingerprint of the teachers and texts. Files that were saved by an
-    earlier run are read, and their texts are not annotated again.
+    earlier run are reused, so their texts are not annotated again.
 
     teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
     vocab (Vocab): The vocab of the answers.
     raw_paths (Sequence[Path]): The text files.
-    output_path (Path): The parent folder of the folder of answers.
+    output_path (Path): The folder in which the folder of answers is created.
     soft (bool): Whether to add soft targets to the answers.
     reading (ReadOptions): The options for reading the texts.
     YIELDS (Doc): The answers.
@@ -150,7 +150,7 @@ def ask_teachers(
 def write_soft_targets(
     answers: Sequence[Doc], teachers: Sequence[Language], docs_of_teachers: Sequence[Sequence[Doc]]
 ) -> None:
-    """Write the mean distribution of the teachers to their answers.
+    """Write the teachers' mean distribution to the answers.
 
     answers (Sequence[Doc]): The answers. They are modified.
     teachers (Sequence[Language]): The teachers.
@@ -169,10 +169,10 @@ def write_soft_targets(
 
 
 def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
-    """Check that a teacher didn't change the tokens of docs. Its entities are copied by token
-    index.
+    """Check that a teacher didn't change the tokens of docs, because its entities are copied by
+    token index.
 
-    RAISES (ValueError): If it merged or split tokens.
+    RAISES (ValueError): If the teacher merged or split tokens.
     """
     for doc, predicted_doc in zip(docs, predicted):
         if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
@@ -205,8 +205,9 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
 
 
 def read_scores(doc: Doc) -> dict[Entity, float]:
-    """Read the confidence of entities from all span groups of a doc with scores in their `attrs`.
-    Such groups are written by spaCy's spancat, by cost_sensitive_ner and by `write_scores`."""
+    """Read the confidence of entities from all span groups in a doc that have scores in their
+    `attrs`. Such groups are written by spaCy's spancat, by cost_sensitive_ner and by
+    `write_scores`."""
     scores: dict[Entity, float] = {}
     for group in doc.spans.values():
         scores_of_group = group.attrs.get("scores")
@@ -265,7 +266,7 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             # `isinstance` would also accept a bool as an int.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            # Strip whitespace from both ends of the span, as in the entities of the doc.
+            # Strip whitespace from both ends of the span, as was done for the entities of the doc.
             span_text = task.text[task_span.start : task_span.end]
             start = task_span.start + len(span_text) - len(span_text.lstrip())
             end = start + len(span_text.strip())
