@@ -98,7 +98,7 @@ def suggest_cli(
         choose: Callable[..., list[Suggestion]]
         if model is None:
             nlp = spacy.blank(lang)
-            # Without a model, only the number of docs applies.
+            # Without a model, the number of docs is the only option that applies.
             choose = partial(suggest_first, n=run.keywords["n"])
         else:
             nlp = load_pipeline(model, code_path, use_gpu)

@@ -139,7 +139,8 @@ def watch_text(watched: WatchResult) -> str:
         lines.append("note: `calibrate` used these calibration docs: false alarms may exceed 1 %")
     title = "expected"
     if watched.is_alarm:
-        # On such texts, the model is usually overconfident, so the actual scores will be lower.
+        # If the texts differ from the calibration docs, the model is usually overconfident, so the
+        # actual scores will be lower.
         title = "expected, optimistic"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 

@@ -1,4 +1,4 @@
-"""A file of answers to texts in Prodigy's JSONL format, with one answer per line.
+"""A file of answers in Prodigy's JSONL format, with one answer per line.
 
     {"text": "…", "spans": […], "answer": "accept", "meta": {"key": "text-7"}}
 
@@ -93,7 +93,8 @@ class AnswerFile:
 
 
 def record_key(record: Any) -> str | None:
-    """Get the key of the text from the "meta" of a JSON record. Return None if there is no key."""
+    """Get the key of the text from the "meta" field of a JSON record. Return None if there is no
+    key."""
     # In spaCy 2's format, a record is a pair of a text and an object.
     if isinstance(record, list) and len(record) == 2:
         record = record[1]

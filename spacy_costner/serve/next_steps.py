@@ -29,7 +29,7 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
 
 
 def next_command(store: AnnotationStore, *, lang: str, n_measured: int) -> str:
-    """Create the command to run next, for copying from the page to a terminal.
+    """Create the command to run next, which users can copy from the page to a terminal.
 
     store (AnnotationStore): The store of the session.
     lang (str): Language code.

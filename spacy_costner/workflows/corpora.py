@@ -32,7 +32,7 @@ def corpus_path(config: Config, setting: str) -> str | None:
 
 def lacks_path(config: Config, corpus_name: str) -> bool:
     """Check whether the path of a corpus is null, which means that the corpus doesn't exist. This
-    is False if the reader has no setting for the path, because a custom reader may not need one.
+    is False if the reader has no `path` setting, because a custom reader may not need one.
 
     config (Config): The interpolated config.
     corpus_name (str): The name of the corpus in the config, such as "corpora.dev".

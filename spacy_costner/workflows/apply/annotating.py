@@ -34,7 +34,7 @@ class PartCounts(NamedTuple):
 
 
 class FailedDocs(NamedTuple):
-    """The number of docs in an input file that failed. Their errors are in the output."""
+    """The number of failed docs in an input file. Their errors are in the output."""
 
     failed: int
     docs: int  # the total number of docs in the file
@@ -195,7 +195,7 @@ def count_parts(
     planned: Collection[str], earlier: Collection[str], finished: Collection[str]
 ) -> PartCounts:
     """Count the planned parts by status. `earlier` contains the parts in the manifest of an earlier
-    run, and `finished` the parts with output to keep."""
+    run, and `finished` the parts whose output is kept."""
     n_new = sum(file not in earlier for file in planned)
     n_changed = len(planned) - len(finished) - n_new
     return PartCounts(kept=len(finished), changed=n_changed, new=n_new)

@@ -1,8 +1,8 @@
-"""Explain a linear model and its predictions by feature weights.
+"""Explain a linear model and its predictions based on its weights.
 
 A linear model has a weight for each pair of a feature and a tag, and for each transition between
-two tags. The score of a path is the sum of the weights of its tags, for the features of their
-tokens, and of its transitions. The best path is the path with the highest score.
+two tags. The score of a path is the sum of its transition weights and, for each token, the weights
+of the token's features for its tag. The best path is the path with the highest score.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class TokenReason(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The weights of a model, and the reasons for its prediction of a text.
+    """The weights of a model, and the reasons for its prediction for a text.
 
     tags (list[TagWeights]): The strongest features of each tag.
     transitions (TransitionWeights): The transition weights.
@@ -103,7 +103,7 @@ def explain(
     text: str | None = None,
     n_features: int = 10,
 ) -> Explanation:
-    """Explain a linear model, or the linear part of a hybrid model, by its weights.
+    """Explain a linear model, or the linear part of a hybrid model, based on its weights.
 
     nlp (Language): The trained pipeline.
     name (str): Name of the component.
@@ -185,13 +185,13 @@ def explain_tokens(
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)
-    # As in prediction, existing entities of the doc are treated as certain.
+    # As in prediction, existing entities in the doc are treated as certain.
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
     transitions = transitions_of_path(weights, path, scores.lengths)
 
-    # The contributions of static vectors and the hidden layer to the scores, if the model has them,
-    # and their names. Shape: (N, terms, K)
+    # The contributions of any static vectors and hidden layer to the scores, and the names of these
+    # terms. Shape: (N, terms, K)
     batch = find_features(ner.model, [doc])
     term_names = features_of_model.vector_names()
     terms = weights.score_vectors(batch)
@@ -228,8 +228,8 @@ def explain_tokens(
 
 
 def transitions_of_path(weights: SparseWeights, path: Ints1d, lengths: Ints1d) -> Floats1d:
-    """Return the weight of the transition to the tag of each token in a path. For the first token
-    of a sequence, this is the start weight. For the last token, the end weight is added.
+    """Return the weight of the transition to each token's tag in a path. For the first token of a
+    sequence, this is the start weight. For the last token, the end weight is added.
 
     weights (SparseWeights): The weights of a linear model.
     path (Ints1d): The tag of each token. Shape: (N,)
