@@ -76,13 +76,13 @@ def command(
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            """Run the command with the values of its arguments and options, passed by Typer."""
+            """Run the command with the argument and option values passed by Typer."""
             values_of_function: dict[str, Any] = {}
             for option in options_of_function:
                 values_of_function[option.name] = values.pop(option.name)
             body(partial(function, **values_of_function), **values)
 
-        # In help texts, replace the parameter names used in docstrings with the names of options.
+        # In help texts, replace the parameter names used in docstrings with option names.
         all_parameters = [*positional, *options_of_function, *options_of_command]
         option_of_parameter = options_of(all_parameters)
         for declared in options_of_function:
@@ -112,7 +112,7 @@ def reads_corpora(body: Command) -> Command:
 
     @wraps(body)
     def run_with_reading(*arguments: Any, **values: Any) -> None:
-        """Run the command with the values of its arguments and options, passed by Typer."""
+        """Run the command with the argument and option values passed by Typer."""
         options = {name: values.pop(name) for name, *_ in READING_OPTIONS}
         with errors_shown():
             reading = ReadOptions(**options)
@@ -204,7 +204,7 @@ def names_options(body: Command) -> Command:
 
     @wraps(body)
     def run_command(**values: Any) -> None:
-        """Run the command with the values of its arguments and options, passed by Typer."""
+        """Run the command with the argument and option values passed by Typer."""
         token = OPTION_OF_PARAMETER.set(option_of_parameter)
         try:
             body(**values)

@@ -88,7 +88,8 @@ def errors_shown(
     training are also printed.
 
     how_to_continue (str): The message to print on Ctrl-C. It explains how to continue.
-    language_setting (str): The option or setting for the tokenizer's language, for error messages.
+    language_setting (str): The name of the option or setting for the tokenizer's language, used in
+        error messages.
     with_phases (bool): Whether to print phases to stderr. See `progress`.
     """
     printed_warnings: set[str] = set()

@@ -177,8 +177,8 @@ def sum_others(confusion: Confusion) -> Confusion:
     new_index = numpy.full(len(labels), others_index)
     new_index[kept_labels] = range(MAX_HEAT_MAP_LABELS)
     new_index[-1] = outside_index
-    # A one-hot matrix that maps old to new indices. Multiplying with it sums the rows and columns
-    # of labels with the same new index. Shape: (old, new)
+    # A one-hot matrix that maps old to new indices. Multiplying by it sums the rows and columns of
+    # labels with the same new index. Shape: (old, new)
     is_new_index = numpy.eye(MAX_HEAT_MAP_LABELS + 2)[new_index]
     sums = is_new_index.T @ cost @ is_new_index
     names = [labels[i] for i in kept_labels]

@@ -193,8 +193,8 @@ def readings(token: bytes) -> list[bytes]:
 
 
 def is_page(request: Request) -> bool:
-    """Check whether a request is for the page of the app. If the app is mounted in another app, the
-    path of the request starts with the mount path (`root_path`)."""
+    """Check whether a request is for the app's page. If the app is mounted in another app, the path
+    of the request starts with the mount path (`root_path`)."""
     path: str = request.scope["path"]
     mount_path: str = request.scope.get("root_path", "")
     return path.removeprefix(mount_path) == "/"

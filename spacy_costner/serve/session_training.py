@@ -112,7 +112,7 @@ def fit_answers(
 
 
 def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer]) -> float | None:
-    """Compute the F-score of a pipeline on answers.
+    """Compute the F-score of a pipeline on the given answers.
 
     store (AnnotationStore): The store of the session.
     nlp (Language): The trained pipeline.

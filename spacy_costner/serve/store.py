@@ -156,8 +156,8 @@ class AnnotationStore:
         # The number of texts added by each call to `add_texts`, by index of the call
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # The number of annotated texts in the files that aren't answers of this session. Users may
-        # add texts to the files.
+        # The number of annotated texts in the files that aren't answers from this session. Users
+        # may add texts to the files.
         self.n_others = 0
         # The number of answers that each text has had so far: one if it has an answer in a file,
         # plus the answers saved by this process. Removed answers are included, so that no version

@@ -80,7 +80,7 @@ class RayCluster(Executor):
 
     def check_node(self, task: Any, node_id: str, versions: dict[str, str]) -> None:
         """Check the packages and files on a node of the cluster by running a task that does nothing
-        else. Raise an error if they differ from the driver. If the node dies during the check, it
+        else. Raise an error if they don't match the driver. If the node dies during the check, it
         is ignored, because its tasks will run on other nodes."""
         strategies = self.ray.util.scheduling_strategies
         on_this_node = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)

@@ -19,7 +19,7 @@ from spacy.cli._util import import_code
 from .result_cache import cached_result, fingerprint
 
 MakeExecutor = Callable[[], Executor]
-"""A function that creates an executor. Its workers need access to the same files as this
+"""A function that creates an executor. The executor's workers need access to the same files as this
 process."""
 
 TRIES_TOGETHER = 2

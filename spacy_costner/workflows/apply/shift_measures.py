@@ -39,8 +39,7 @@ def find_shift_of_parts(
             if name in entry.shift:
                 add_part(total, entry.shift[name])
         calibration = ner.calibration_scores.pool()  # scores of all calibration docs
-        # If the docs were in their original order, the test would also detect changes within this
-        # order.
+        # In the original order, changes from the first to the last doc could also raise an alarm.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
     return shift

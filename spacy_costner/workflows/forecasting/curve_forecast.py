@@ -23,7 +23,7 @@ MIN_ENTITIES = 100
 with 50 to 99 entities contained the true F-score too rarely."""
 
 POINTS_OF_CURVE = 41
-"""The number of points of the curve to plot."""
+"""The number of points to plot for the fitted curve."""
 
 STEP_OF_AIMS = 0.05
 """If no target F-score is given, the next two multiples of this value are used."""
@@ -76,7 +76,7 @@ class Needed(NamedTuple):
 
     f (float): The F-score.
     more (int | None): The number of additional texts.
-    low (int | None), high (int | None): The interval of this number.
+    low (int | None), high (int | None): The bounds of the interval for this number.
     """
 
     f: float

@@ -126,7 +126,7 @@ def read_examples(
 ) -> tuple[list[Example], list[str]]:
     """Read the training corpus of a pipeline, and select the docs with tokens and annotation.
 
-    linear (LinearPipeline): The pipeline. It is initialized here.
+    linear (LinearPipeline): The pipeline. It is initialized by this function.
     kept (KeptDocs): The docs of the corpus, if they have already been read.
     on_corpus (OnCorpus): Called after reading the corpus.
     RETURNS (tuple[list[Example], list[str]]): The examples, and notes about omitted docs, copies,

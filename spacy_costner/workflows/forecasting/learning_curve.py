@@ -33,11 +33,11 @@ class LearningCurve(NamedTuple):
     """Entity counts on held-out texts, for models trained on parts of different sizes. P is the
     number of parts, U the number of distinct texts, and L the number of labels.
 
-    n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds.
-        Ascending. Shape: (P,)
+    n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds, in
+        ascending order. Shape: (P,)
     labels (Sequence[str]): The labels.
     counts (Floats4d): The number of correct, wrong and missed entities (tp, fp, fn) for each text
-        and label, averaged over all docs with this text. The last column of labels is for all other
+        and label, averaged over all docs with this text. The last label column counts all other
         labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
     """
 

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 
 def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """Return the span from the first to the last entity.
+    """Return the smallest span that covers all entities.
 
     sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
     RETURNS (tuple[int, int]): The first token, and the token after the last.

@@ -1,4 +1,4 @@
-"""Explain a linear model and its predictions based on its weights.
+"""Explain a linear model and its predictions based on the model's weights.
 
 A linear model has a weight for each pair of a feature and a tag, and for each transition between
 two tags. The score of a path is the sum of its transition weights and, for each token, the weights
@@ -38,7 +38,7 @@ class FeatureWeight(NamedTuple):
 
 
 class TagWeights(NamedTuple):
-    """The strongest features of a tag.
+    """The strongest features for a tag.
 
     tag (str): The tag.
     in_favour (list[FeatureWeight]): The features with the largest positive weights.
@@ -51,8 +51,8 @@ class TagWeights(NamedTuple):
 
 
 class TransitionWeights(NamedTuple):
-    """The weights of transitions between K tags, [from, to]. The weight is None if the tag scheme
-    doesn't allow the transition.
+    """The weights of transitions between K tags, indexed as [from, to]. The weight is None if the
+    tag scheme doesn't allow the transition.
 
     origins (list[str]): The tags, and the start of a sequence.
     targets (list[str]): The tags, and the end of a sequence.
@@ -65,7 +65,7 @@ class TransitionWeights(NamedTuple):
 
 
 class TokenReason(NamedTuple):
-    """The reasons for the tag of a token in the best path.
+    """The reasons for a token's tag in the best path.
 
     token (str): The text of the token.
     tag (str): The tag.
@@ -86,7 +86,7 @@ class TokenReason(NamedTuple):
 class Explanation(NamedTuple):
     """The weights of a model, and the reasons for its prediction for a text.
 
-    tags (list[TagWeights]): The strongest features of each tag.
+    tags (list[TagWeights]): The strongest features for each tag.
     transitions (TransitionWeights): The transition weights.
     tokens (list[TokenReason]): The reasons for the tag of each token. Empty if there is no text.
     """
@@ -109,7 +109,7 @@ def explain(
     name (str): Name of the component.
     text (str | None): Text to predict and explain.
     n_features (int): Number of features to show per tag and token.
-    RETURNS (Explanation): The strongest features of each tag, the transition weights, and the
+    RETURNS (Explanation): The strongest features for each tag, the transition weights, and the
         reasons for the tag of each token of the text.
     RAISES (ValueError): If the component is missing, or its model has no sparse features or isn't
         initialized.
@@ -165,9 +165,9 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Combine `transitions`, `start` and `end` into a table, [from, to]. The last row is the start,
-    and the last column is the end. The last cell of the diagonal is 0 or False, because there is no
-    transition from the start to the end. Shape: (K + 1, K + 1)"""
+    """Combine `transitions`, `start` and `end` into a table, indexed as [from, to]. The last row is
+    the start, and the last column is the end. The last cell of the diagonal is 0 or False, because
+    there is no transition from the start to the end. Shape: (K + 1, K + 1)"""
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
@@ -180,8 +180,8 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """Explain the tag of each token of a doc in the best path, with up to `n_features` features per
-    token. The component may predict a different path if its decoding isn't Viterbi."""
+    """Explain each token's tag in the best path of a doc, with up to `n_features` features per
+    token. The component may predict a different path if it doesn't use Viterbi decoding."""
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)

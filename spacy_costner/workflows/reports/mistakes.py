@@ -29,7 +29,7 @@ REPORTED_KINDS = (MISSING_ENTITY, SPURIOUS_ENTITY, WRONG_LABEL, WRONG_BOUNDARY, 
 
 
 class Sides(NamedTuple):
-    """The entities of a doc and their probabilities, or None for unknown probabilities.
+    """The entities of a doc and their probabilities. Unknown probabilities are None.
 
     annotated (dict[Entity, float | None]): The annotated entities.
     predicted (dict[Entity, float | None]): The predicted entities.
@@ -73,7 +73,7 @@ class RankedMistake(NamedTuple):
     """A mistake with its two sides. Mistakes are ranked by cost, then by confidence.
 
     cost (float): The cost of the mistake.
-    confidence (float): The confidence of the model: see `confidence_in`.
+    confidence (float): The model's confidence in the mistake. See `confidence_in`.
     kind (str): One of `REPORTED_KINDS`.
     doc (int): The index of the doc: see `Mistake`.
     annotated (list[Entity]): The annotated entities of the mistake.
@@ -123,7 +123,7 @@ def rank_mistakes(
 
 
 def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
-    """Compute the confidence of the model in a mistake: the highest probability of its predicted
+    """Compute the model's confidence in a mistake: the highest probability of its predicted
     entities. If nothing is predicted, it is one minus the highest probability of its annotated
     entities. Unknown probabilities count as 0. `sides` contains all entities of the doc."""
     highest_prob = 0.0
@@ -139,8 +139,8 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
 def show_mistake(
     mistake: RankedMistake, dev: DevPredictions, sides_of_docs: Sequence[Sides]
 ) -> Mistake:
-    """Add the text around a mistake, and all entities in this text, including entities of other
-    mistakes.
+    """Add the surrounding text to a mistake, with all entities in this text, including entities of
+    other mistakes.
 
     mistake (RankedMistake): The mistake.
     dev (DevPredictions): The docs.
@@ -182,8 +182,8 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
     # The number of unannotated tokens before each token, followed by their total number. All tokens
-    # of an entity are annotated if this number is the same at its start and its end. Shape: (N +
-    # 1,)
+    # of an entity are annotated if this number is the same at its start and its end.
+    # Shape: (N + 1,)
     n_unannotated_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
     is_annotated = n_unannotated_before[predicted.begin] == n_unannotated_before[predicted.end]
     predicted = predicted.select(is_annotated)
@@ -244,7 +244,7 @@ def group_overlapping(
 ) -> list[tuple[list[Entity], list[Entity]]]:
     """Divide the gold and predicted entities of a doc into groups of overlapping entities. Two
     entities are in the same group if they overlap, or are connected by a chain of overlapping
-    entities. Returns the gold and the predicted entities of each group, in document order."""
+    entities. Return the gold and predicted entities of each group, in document order."""
     gold_side = 0
     predicted_side = 1
     entities_and_sides = [(entity, gold_side) for entity in gold]

@@ -69,7 +69,7 @@ class Report(NamedTuple):
     scores (dict[str, Any]): The scores that require costs or probabilities: see
         `scorers.cost_scores`.
     curves (dict[str, list[OperatingPoint]]): Precision and recall for each threshold and each bias.
-    thresholds (list[ThresholdCounts]): The number of entities for each threshold.
+    thresholds (list[ThresholdCounts]): The entity counts for each threshold.
     parameter (str | None): The parameter of the decoding that can be changed by `tune`, "threshold"
         or "bias". None if the decoding has neither.
     setting (OperatingPoint): The current value of this parameter, with precision and recall. The
@@ -233,9 +233,9 @@ def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str)
 def optional_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """Collect the facts that only apply to some reports, by name: entities that can't be predicted,
-    a guaranteed miss rate, or no labels in common. `annotated_labels` are the labels of the
-    annotated entities."""
+    """Collect the facts that only apply to some reports, keyed by name: entities that can't be
+    predicted, a guaranteed miss rate, or no labels in common. `annotated_labels` are the labels of
+    the annotated entities."""
     facts: dict[str, str] = {}
     # If docs are split into sentences or lines, each of them is predicted separately, so an entity
     # that crosses a boundary can't be predicted.

@@ -17,7 +17,7 @@ from ..calibration.tuning import TUNABLE, OperatingPoint, decode_with_each_value
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
-"""The minimum number of docs to compute confidence intervals of scores."""
+"""The minimum number of docs required to compute confidence intervals."""
 
 
 class ScoreCounts(NamedTuple):
@@ -36,8 +36,8 @@ class ScoreCounts(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """The number of entities if all entities with a probability above a threshold are predicted.
-    The page's script relies on the order of the fields.
+    """The entity counts if all entities with a probability above a threshold are predicted. The
+    page's script relies on the order of the fields.
 
     threshold (float): The threshold.
     n_correct (int): The number of correct entities.
@@ -77,7 +77,7 @@ def find_curves(
 
     dev (DevPredictions): The predictions.
     RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall
-        for each value, by "threshold" and "bias", and the number of entities for each threshold.
+        for each value, keyed by "threshold" and "bias", and the entity counts for each threshold.
     RAISES (ValueError): If there are no annotated entities to score. See `DevPredictions`.
     """
     curves: dict[str, list[OperatingPoint]] = {}
