@@ -474,13 +474,13 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed miss rates against guaranteed miss rates. A second plot below shows the set
-    size.
+    """Plot observed miss rates against guaranteed miss rates. A second plot below shows the number
+    of predicted spans per entity.
 
     rows (Sequence[tuple[float, float, float]]): Each row contains the guaranteed miss rate, the
         observed miss rate, and the number of predicted spans per annotated entity. See
-        `workflows.calibration.guarantees.observe`.
-    chosen (float): The miss rate guaranteed by the pipeline. It is highlighted.
+        `workflows.observe`.
+    chosen (float): The miss rate guaranteed by the pipeline, which is highlighted.
     RETURNS (matplotlib.figure.Figure): The figure.
     """
     promised, miss_rates, n_spans = zip(*rows)

@@ -117,8 +117,8 @@ class LabelStudioBackend:
         return interface
 
     def _config_of_project(self, request: Mapping[str, Any]) -> LabelingInterface:
-        """Return the labeling config of the project in a webhook request. If it is missing, return
-        the last labeling config sent by Label Studio.
+        """Return the project's labeling config from a webhook request. If the request has none,
+        return the last labeling config sent by Label Studio.
 
         RAISES (SessionError): If Label Studio hasn't sent a labeling config yet.
         """

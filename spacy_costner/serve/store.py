@@ -352,8 +352,8 @@ class AnnotationStore:
 
 
 def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
-    """Compute the number of evaluation texts to draw from new texts: one in ten. If these are the
-    first texts, at least `MIN_EVALUATION_TEXTS` are drawn, but at most half of the texts."""
+    """Compute the number of evaluation texts to draw from new texts: one in ten. For the first
+    addition, the number is at least `MIN_EVALUATION_TEXTS`, but at most half of the texts."""
     share = round(n_texts / TEXTS_PER_EVALUATION_TEXT)
     if not is_first:
         return share

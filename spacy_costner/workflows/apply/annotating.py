@@ -204,8 +204,9 @@ def count_parts(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs that failed, by path of the input file. Files without failed docs are omitted.
-    `entries` must be in the order of the parts, and `planned` is keyed by output file name."""
+    """Count the failed docs in each input file, keyed by path. Files without failed docs are
+    omitted. `entries` must be in the order of the parts, and `planned` is keyed by output file
+    name."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)
