@@ -92,7 +92,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("page", page_cli, SCALE, "Write a linear pipeline as a page that needs no Python."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]
-"""The name, function, group and summary of each command, in the order of `--help` and the
+"""The name, function, group and summary of each command, in the order shown in `--help` and on the
 website."""
 
 for _name, _function, _group, _summary in COMMANDS:

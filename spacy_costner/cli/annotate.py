@@ -60,8 +60,8 @@ def annotate_cli(
     """
     Annotate text files. Writes the entities with their probabilities and, if the pipeline predicts
     them, alternatives and guaranteed sets. If a doc fails, its error is written instead. If you run
-    the command again, only missing parts are annotated, and parts whose model, settings or input
-    have changed. The exit code is 1 if a file can't be read or all of its docs fail.
+    the command again, it only annotates missing parts and parts whose model, settings or input have
+    changed. The exit code is 1 if a file can't be read or all of its docs fail.
     """
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
@@ -105,7 +105,8 @@ def annotation_text(summary: Summary) -> str:
 
 
 def first_lines(lines: Sequence[str]) -> list[str]:
-    """Return the first `N_ERRORS` lines. If there are more, add a line with their number."""
+    """Return the first `N_ERRORS` lines. If there are more, add a line with the number of remaining
+    lines."""
     n_others = len(lines) - N_ERRORS
     if n_others <= 0:
         return [*lines]

@@ -170,8 +170,8 @@ def save_corrected(
 def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
     """Render an HTML page with the suspects. Users can accept or reject suggestions on the page and
     save their answers to a file for `apply_answers`. `corpus` is the path shown on the page."""
-    # By doc index: the annotated entities, the entities if all suggestions were accepted, and the
-    # probabilities of individual entities.
+    # For each doc, keyed by index: the annotated entities, the entities after accepting all
+    # suggestions, and the probabilities of individual entities.
     annotated_of_doc: dict[int, set[Entity]] = {}
     suggested_of_doc: dict[int, set[Entity]] = {}
     probs_of_doc: dict[int, dict[Entity, float]] = {}

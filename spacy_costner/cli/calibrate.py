@@ -1,7 +1,7 @@
 """Calibrate a pipeline and print its temperature and the reliability of its confidences.
 
-The decorator `command` adds the options of `calibrate`, except for `without`. `run` is `calibrate`
-with these options set."""
+The decorator `command` adds the options of `calibrate`, except for the parameters in `without`.
+`run` is `calibrate` with these options set."""
 
 from functools import partial
 from typing import Any

@@ -47,7 +47,7 @@ def check_cli(
 def check_text(checked: Check, n_places: int) -> str:
     """Format the result of a check as text: a table with the number of entities per label, the
     findings with up to `n_places` docs each, and the numbers of errors and warnings."""
-    # The corpora in the dictionaries are in the order of the columns.
+    # The dictionaries list the corpora in the same order as the columns.
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])

@@ -37,9 +37,9 @@ def command(
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
     """Create a decorator for a command that calls a workflow function, such as `tune`. The
-    function's keyword-only parameters are added to the command as options, before the options that
-    the command declares itself. When the command is run, its first argument is a `partial` of the
-    function with the values of these options.
+    function's keyword-only parameters are added to the command as options, before the command's own
+    options. When the command is run, it receives a `partial` of the function with the values of
+    these options as its first argument.
 
     function (Callable): The workflow function. Its docstring must describe all options.
     options (Mapping[str, OptionInfo]): Additional settings for options, keyed by parameter name. A
@@ -62,8 +62,8 @@ def command(
             options_of_function.append(declared_parameter)
 
     def decorate(body: Command) -> Command:
-        """Convert a function that expects the `partial` as its first argument to a Typer
-        command."""
+        """Create a Typer command from a function that expects the `partial` as its first
+        argument."""
         parameters = list(signature(body, eval_str=True).parameters.values())
         del parameters[0]  # the `partial` isn't a command-line argument
         positional: list[Parameter] = []
@@ -76,13 +76,13 @@ def command(
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            """Run the command with the values of its arguments and options, passed by Typer."""
+            """Run the command with the argument and option values passed by Typer."""
             values_of_function: dict[str, Any] = {}
             for option in options_of_function:
                 values_of_function[option.name] = values.pop(option.name)
             body(partial(function, **values_of_function), **values)
 
-        # Replace names of parameters in docstrings with names of options in help texts.
+        # In help texts, replace the parameter names used in docstrings with option names.
         all_parameters = [*positional, *options_of_function, *options_of_command]
         option_of_parameter = options_of(all_parameters)
         for declared in options_of_function:
@@ -112,7 +112,7 @@ def reads_corpora(body: Command) -> Command:
 
     @wraps(body)
     def run_with_reading(*arguments: Any, **values: Any) -> None:
-        """Run the command with the values of its arguments and options, passed by Typer."""
+        """Run the command with the argument and option values passed by Typer."""
         options = {name: values.pop(name) for name, *_ in READING_OPTIONS}
         with errors_shown():
             reading = ReadOptions(**options)
@@ -204,7 +204,7 @@ def names_options(body: Command) -> Command:
 
     @wraps(body)
     def run_command(**values: Any) -> None:
-        """Run the command with the values of its arguments and options, passed by Typer."""
+        """Run the command with the argument and option values passed by Typer."""
         token = OPTION_OF_PARAMETER.set(option_of_parameter)
         try:
             body(**values)
@@ -218,8 +218,8 @@ def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
     """Return the options of a command, keyed by parameter name, as in {"train_path": "--train"}.
     Arguments are excluded.
 
-    If the command reads the value of an option before it calls a workflow function, the parameter
-    names may differ, such as `annotated_path` and `annotated` for --annotated. Each option is
+    If the command reads the value of an option before it calls a workflow function, the parameters
+    may have different names, as in `annotated_path` and `annotated` for --annotated. Each option is
     therefore also added under its own name."""
     option_of_parameter: dict[str, str] = {}
     for parameter in parameters:

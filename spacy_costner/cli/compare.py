@@ -169,7 +169,8 @@ def comparison_text(rows: Sequence[ComparedLoss]) -> str:
                 f"{row.loss}: {UNTRAINED}, with seed {seeds}: no scores, and no significance of "
                 "differences from it"
             )
-    # Remove duplicate notes, because losses share the test corpus and mostly the training corpus.
+    # Remove duplicate notes, because all losses use the same test corpus and usually the same
+    # training corpus.
     for note in dict.fromkeys(note for row in rows for note in row.notes):
         notes.append(f"note: {note}")
     return "\n".join([markdown_table(header, table, align=True), *notes])

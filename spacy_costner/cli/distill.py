@@ -169,9 +169,9 @@ def percentages(*shares: float | None) -> list[str]:
 
 
 def noise_lines(noise: LearnedNoise) -> list[str]:
-    """Format the estimated annotation noise as lines of text: the scores of each annotator on
-    checked texts, its confusion matrix, the corrections made by the channel model, and the scores
-    of each method."""
+    """Format the estimated annotation noise as lines of text: each annotator's scores on checked
+    texts and confusion matrix, the corrections made by the channel model, and the scores of each
+    method."""
     table = [["annotator", "texts", "checked", "P", "R", "F", "false alarms"]]
     for errors in noise.annotators:
         scores = percentages(errors.precision, errors.recall, errors.f_score)

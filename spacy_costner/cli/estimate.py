@@ -32,7 +32,7 @@ N_PRINTED = 10
 """Maximum number of drawn docs to print."""
 
 MEASURES = ("entities", "precision", "recall", "f")
-"""The measures in a `LabelEstimate`, in the order of the table."""
+"""The measures in a `LabelEstimate`, in the order shown in the table."""
 
 
 @command(

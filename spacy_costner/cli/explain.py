@@ -47,7 +47,7 @@ def explain_cli(
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Format an explanation as text: the strongest features of each tag, the transition weights
+    """Format an explanation as text: the strongest features for each tag, the transition weights
     and, if a text was given, the features behind the tag of each token."""
     blocks = []
     for weights in explanation.tags:

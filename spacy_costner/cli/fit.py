@@ -78,7 +78,7 @@ def fit_cli(
     if config_path is None:
         new_config_path = output_path / "config.cfg"
         language_setting = LANGUAGE_OPTION
-    # Don't show spaCy's hint to fill the config first, because `fit` does this.
+    # Don't show spaCy's hint to fill the config first, because `fit` fills it automatically.
     with (
         errors_shown(language_setting=language_setting),
         show_validation_error(config_path or new_config_path, hint_fill=False),
@@ -89,7 +89,7 @@ def fit_cli(
             reading=reading,
             overrides=overrides,
             command=words_of_command(ctx),
-            # In JSON, the summary is part of the result.
+            # With --json, the summary is part of the result.
             on_corpus=ignore_corpus if print_json else print_corpus,
         )
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)

@@ -1,7 +1,7 @@
 """Create a config and show the commands to run next. See `workflows.init`.
 
-The decorator `command` adds an option for each field of `InitOptions`, except for `without`. `run`
-is `InitOptions` with these options set."""
+The decorator `command` adds an option for each field of `InitOptions`, except for the fields in
+`without`. `run` is `InitOptions` with these options set."""
 
 import textwrap
 from functools import partial
@@ -19,7 +19,7 @@ from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
-"""The option for the cost of a kind of mistake. The default is the same for all kinds."""
+"""The settings shared by the options for the costs of mistakes."""
 
 
 @command(

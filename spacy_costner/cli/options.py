@@ -51,7 +51,7 @@ FILE_TOKENS_HELP = (
 FileTokensOption = Annotated[
     bool, Option("--file-tokens", help=FILE_TOKENS_HELP.format(docs="docs"))
 ]
-"""The option --file-tokens of commands that evaluate a pipeline."""
+"""The --file-tokens option of commands that evaluate a pipeline."""
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:

@@ -31,10 +31,10 @@ RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command 
 """The message to print after Ctrl-C."""
 
 LANGUAGE_OPTION = "--lang"
-"""The option for the language in commands that create a tokenizer."""
+"""The language option of commands that create a tokenizer."""
 
 LANGUAGE_OF_PIPELINE = "nlp.lang"
-"""The setting for the language in a config."""
+"""The language setting in a config."""
 
 OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
     "spacy_costner_options", default=MappingProxyType({})
@@ -46,7 +46,7 @@ COMMAND_OF_FUNCTION = {
     "learn_vectors": "`costner vectors`",
     "suggest_first": "`suggest --start`",
 }
-"""The commands for functions with a different name."""
+"""The commands that call workflow functions with a different name, keyed by function name."""
 
 
 def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
@@ -84,12 +84,13 @@ def errors_shown(
 ) -> Iterator[None]:
     """Print errors without a traceback during a `with` block. On errors that users can cause
     (ValueError, ImportError, OSError), the command exits with code 1, and on Ctrl-C with code 130.
-    Each warning is printed only once, on one line. If stderr isn't a terminal, phases are also
-    printed.
+    Each warning is printed only once, on one line. If stderr isn't a terminal, phases such as
+    training are also printed.
 
-    how_to_continue (str): The message to print on Ctrl-C, which explains how to continue.
-    language_setting (str): The option or setting for the tokenizer's language, for error messages.
-    with_phases (bool): Whether to print phases, such as training, to stderr. See `progress`.
+    how_to_continue (str): The message to print on Ctrl-C. It explains how to continue.
+    language_setting (str): The name of the option or setting for the tokenizer's language, used in
+        error messages.
+    with_phases (bool): Whether to print phases to stderr. See `progress`.
     """
     printed_warnings: set[str] = set()
 
@@ -153,8 +154,8 @@ def print_corpus(name: str, corpus: CorpusSummary) -> None:
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
     """Print the result of a command and the paths of its output files. With --json, stdout only
-    contains JSON. Scores and proportions are from 0 to 1 in JSON. In the text, scores are from 0 to
-    100, as in `spacy evaluate`.
+    contains JSON. In JSON, scores and proportions range from 0 to 1. In the text, scores range from
+    0 to 100, as in `spacy evaluate`.
 
     result (Any): The result for --json, as any type supported by `saving.as_json`.
     text (str): The result as human-readable text.

@@ -1,7 +1,7 @@
 """Export a pipeline as an HTML page or a JavaScript module.
 
 The decorator `command` adds the options of `make_web_model`. `run` is `make_web_model` with these
-options set. A model with *label memory* stores which labels words had in the training docs."""
+options set. A model with *label memory* stores which labels each word had in the training docs."""
 
 import gzip
 from base64 import b64encode
@@ -30,8 +30,8 @@ from .promises import promise_text
 
 MODEL_FILE = "model.bin"
 LICENSE = "LICENSE"
-"""The licence of the modules, including the copyright of spaCy, from which some modules were
-ported."""
+"""The licence of the modules, including spaCy's copyright notice, because some modules were ported
+from spaCy."""
 
 TYPES = "ner.d.ts"
 """The TypeScript declarations of the module."""
@@ -84,7 +84,7 @@ def page_cli(
         nlp = load_pipeline(model, code_path)
         web_model = run(nlp)
         if output_path is not None:
-            (ner,) = find_components(nlp).values()  # `make_web_model` requires just one
+            (ner,) = find_components(nlp).values()  # `make_web_model` requires exactly one
             promise = ner.guarantee
             save_text(output_path, ner_page(web_model, promise, texts or []))
             typer.echo(f"Written to {output_path}: {size_text(output_path.read_bytes())}")

@@ -89,10 +89,11 @@ PLACES_OF_NOTES = [
 alignment of the text, and its offset to the right and upwards, in points."""
 
 MAX_NUMBERED = 17
-"""Maximum number of rows or columns of a heat map with numbers in its cells."""
+"""Maximum number of rows or columns for which a heat map shows numbers in its cells."""
 
 GOOD_SHARE = 0.8
-"""A point of a curve is good if its F-score is at least this fraction of the best F-score."""
+"""A point of a curve is good if its F-score is at least this fraction of the curve's best
+F-score."""
 
 MIN_DISTANCE = 0.04
 """Minimum distance between an annotated point and the highlighted point."""
@@ -217,7 +218,7 @@ def _draw_cell(axes: Any, row: int, column: int, shade: Any) -> Any:
     """Draw a cell of a heat map and return it. `shade` is an RGBA colour."""
     from matplotlib.patches import Rectangle
 
-    # Exclude cells from the layout, because matplotlib would recompute the limits and the layout
+    # Exclude cells from the layout. Otherwise, matplotlib would recompute the limits and the layout
     # for each of thousands of cells.
     cell = Rectangle(
         (column - 0.5, row - 0.5),
@@ -362,7 +363,7 @@ def precision_recall(
 
 
 def _good_points(points: Floats2d) -> Floats2d:
-    """Return the points of a curve with an F-score of at least `GOOD_SHARE` times its best F-score.
+    """Return the points of a curve with an F-score of at least `GOOD_SHARE` times the best F-score.
     The columns are parameter value, precision and recall. Shape: (points, 3)"""
     _, precision, recall = points.T
     f_scores = f_beta(precision, recall)
@@ -385,7 +386,8 @@ def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:
 
     `low_recall` is the lower limit of the recall axis."""
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
-    # Each curve has 100 points and starts where precision is 1 or at the lower limit of the axis.
+    # Each curve consists of 100 points and starts where precision is 1 or at the lower limit of the
+    # axis.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
     recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9)
     precision = f_scores * recall / (2 * recall - f_scores)
@@ -472,13 +474,13 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed miss rates against guaranteed miss rates. A second plot below it shows the set
-    size.
+    """Plot observed miss rates against guaranteed miss rates. A second plot below shows the number
+    of predicted spans per entity.
 
-    rows (Sequence[tuple[float, float, float]]): The guaranteed miss rate, the observed miss rate,
-        and the number of predicted spans per annotated entity. See
-        `workflows.calibration.guarantees.observe`.
-    chosen (float): The miss rate guaranteed by the pipeline. It is highlighted.
+    rows (Sequence[tuple[float, float, float]]): Each row contains the guaranteed miss rate, the
+        observed miss rate, and the number of predicted spans per annotated entity. See
+        `workflows.observe`.
+    chosen (float): The miss rate guaranteed by the pipeline, which is highlighted.
     RETURNS (matplotlib.figure.Figure): The figure.
     """
     promised, miss_rates, n_spans = zip(*rows)
@@ -578,7 +580,8 @@ def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) ->
 
 def draw_forecast(result: Forecast) -> Any:
     """Plot the learning curve: the measured F-scores, and the fitted curve with its interval. The
-    forecast is dashed. If there is no forecast, only the measured points are plotted."""
+    forecast is drawn as a dashed line. If there is no forecast, only the measured points are
+    plotted."""
     measured = result.overall.measured
     curve = numpy.asarray(result.curve).reshape(-1, 4)
     with drawing() as figure_class:

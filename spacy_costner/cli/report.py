@@ -27,8 +27,8 @@ from .output import errors_shown
 from .svg import as_svg
 
 MAX_TAGS = 66
-"""Maximum number of tags, including the start, for which the heat map of transitions is shown. This
-corresponds to 16 labels in the BILUO scheme."""
+"""Maximum number of tags, including the start state, for which the heat map of transitions is
+shown. This corresponds to 16 labels in the BILUO scheme."""
 
 MIN_WHOLE_COST = 10
 """If the highest cost is below this value, costs are shown with two significant digits. Otherwise,
@@ -103,7 +103,7 @@ def report_page(report: Report) -> str:
     if len(confusion.labels) < len(report.confusion.labels):
         n_kept = MAX_HEAT_MAP_LABELS
 
-    # The script of the page moves a point in the figure, which requires the limits of the axes.
+    # The page's script moves a point in the figure and needs the axis limits for this.
     (axes,) = curves_figure.axes
     limits = [*axes.get_xlim(), *axes.get_ylim()]
     data = slider_data(report, limits)
@@ -113,7 +113,7 @@ def report_page(report: Report) -> str:
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
     """Plot the costs of a confusion matrix as a heat map. If no costs are configured, each wrong
-    tag has cost 1, and the costs are the numbers of tokens."""
+    tag costs 1, so the plot shows numbers of tokens."""
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
     if has_cost and confusion.cost.max() < MIN_WHOLE_COST:
@@ -130,20 +130,19 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """Create the JSON data for the threshold slider on the page. `limits` contains the limits of
-    the axes of the precision-recall plot: minimum and maximum recall, then minimum and maximum
-    precision."""
+    """Create the JSON data for the threshold slider on the page. `limits` contains the axis limits
+    of the precision-recall plot: minimum and maximum recall, then minimum and maximum precision."""
     # The initial threshold is the pipeline's threshold, or 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
-    # The slider only supports the thresholds in the report, so start at the nearest.
+    # The slider only supports the thresholds in the report, so start at the nearest one.
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
     start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
     name = shlex.quote(report.facts["component"] or "NAME")
-    # The page shows the command to set the selected threshold. Its script adds --precision or
-    # --recall.
+    # The page shows the command for setting the selected threshold. A script on the page adds
+    # --precision or --recall.
     command = (
         f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
         "--parameter threshold"
@@ -166,8 +165,8 @@ def sum_others(confusion: Confusion) -> Confusion:
     n_others = len(labels) - 1 - MAX_HEAT_MAP_LABELS  # the last label is O
     if n_others < 2:  # merging a single label wouldn't save space
         return confusion
-    # The total cost of all mistakes in which a label is annotated or predicted. The diagonal is
-    # included in both sums, so subtract it once.
+    # For each label, the total cost of all mistakes in which it is annotated or predicted. The
+    # diagonal is included in both sums, so subtract it once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
     costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")  # without O
     kept_labels = sorted(costliest_first[:MAX_HEAT_MAP_LABELS])
@@ -178,8 +177,8 @@ def sum_others(confusion: Confusion) -> Confusion:
     new_index = numpy.full(len(labels), others_index)
     new_index[kept_labels] = range(MAX_HEAT_MAP_LABELS)
     new_index[-1] = outside_index
-    # A one-hot matrix that maps old to new indices. Multiplying with it sums the rows and columns
-    # of labels with the same new index. Shape: (old, new)
+    # A one-hot matrix that maps old to new indices. Multiplying by it sums the rows and columns of
+    # labels with the same new index. Shape: (old, new)
     is_new_index = numpy.eye(MAX_HEAT_MAP_LABELS + 2)[new_index]
     sums = is_new_index.T @ cost @ is_new_index
     names = [labels[i] for i in kept_labels]

@@ -1,7 +1,7 @@
 """Serve an annotation session: users annotate texts in the browser, while a model is trained on
 their answers and chooses the next texts.
 
-Some texts are *evaluation texts*. The model isn't trained on answers to these texts, except in
+Some texts are *evaluation texts*. The model isn't trained on answers for these texts, except in
 `train_final`."""
 
 import socket
@@ -159,8 +159,8 @@ def keep_settings(
     store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
     """Determine the labels and the language of a session, and save them to its folder. Command-line
-    options take precedence over saved settings. Raise an error if there are no labels although they
-    are required, or if the language differs from the session's language."""
+    options take precedence over saved settings. Raise an error if labels are required but there are
+    none, or if the language differs from the session's language."""
     saved = store.settings
     label_list = saved.get("labels", [])
     if labels is not None:
@@ -194,8 +194,8 @@ def add_texts(
     needs_texts: bool,
 ) -> None:
     """Add texts from a file, if given, to a session and print the number of texts. Duplicate and
-    empty texts are skipped, and their number is printed. Raise an error if the session still has no
-    texts although they are required."""
+    empty texts are skipped, and their number is printed. Raise an error if texts are required but
+    the session still has none."""
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path, reading), desc="read", unit="doc")
         texts = [doc.text for doc in docs]
@@ -219,7 +219,7 @@ def add_texts(
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
-    """Train a pipeline on all answers, including answers to evaluation texts, and save it."""
+    """Train a pipeline on all answers, including answers for evaluation texts, and save it."""
     check_folder(path)
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)

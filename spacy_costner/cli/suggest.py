@@ -80,8 +80,8 @@ def suggest_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Choose the docs to annotate next by active learning: docs for which the model is most uncertain,
-    without repeating the same words. Writes them with the predicted entities and their
+    Choose the docs to annotate next by active learning: docs about which the model is most
+    uncertain, without repeating the same words. Writes them with the predicted entities and their
     probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, use --start to
     choose docs with many different words.
     """
@@ -98,7 +98,7 @@ def suggest_cli(
         choose: Callable[..., list[Suggestion]]
         if model is None:
             nlp = spacy.blank(lang)
-            # Without a model, only the number of docs applies.
+            # Without a model, the number of docs is the only option that applies.
             choose = partial(suggest_first, n=run.keywords["n"])
         else:
             nlp = load_pipeline(model, code_path, use_gpu)

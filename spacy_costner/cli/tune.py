@@ -1,7 +1,7 @@
 """Tune a decoding parameter of a pipeline and print the scores around the chosen value.
 
-The decorator `command` adds the options of `tune`, except for `without`. `run` is `tune`
-with these options set."""
+The decorator `command` adds the options of `tune`, except for the parameters in `without`. `run` is
+`tune` with these options set."""
 
 from functools import partial
 from typing import Annotated, Any

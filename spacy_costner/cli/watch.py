@@ -71,7 +71,7 @@ def watch_cli(
         nlp = load_annotator(model, code_path, use_gpu)
         ner = get_component(nlp, name)
         file_tokens = has_file_tokens(ner)
-        errors: list[Any] = []  # errors of rows that can't be read or predicted
+        errors: list[Any] = []  # errors of rows that can't be read or annotated
 
         def read_files() -> Iterator[Any]:
             """Yield the rows of all files."""
@@ -106,8 +106,8 @@ def watch_cli(
 
 
 def watch_text(watched: WatchResult) -> str:
-    """Format the result as text: a table of the tests, the docs that weren't tested or read, and
-    the expected scores."""
+    """Format the result as text: a table of the tests, the numbers of docs that weren't tested or
+    read, and the expected scores."""
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     rows: list[list[Any]] = [header]
     for test in watched.tests:
@@ -139,7 +139,8 @@ def watch_text(watched: WatchResult) -> str:
         lines.append("note: `calibrate` used these calibration docs: false alarms may exceed 1 %")
     title = "expected"
     if watched.is_alarm:
-        # On such texts, the model is usually overconfident, so the actual scores will be lower.
+        # If the texts differ from the calibration docs, the model is usually overconfident, so the
+        # actual scores will be lower.
         title = "expected, optimistic"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 

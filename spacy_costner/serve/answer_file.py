@@ -1,10 +1,10 @@
-"""A file of answers to texts in Prodigy's JSONL format, with one answer per line.
+"""A file of answers in Prodigy's JSONL format, with one answer per line.
 
     {"text": "…", "spans": […], "answer": "accept", "meta": {"key": "text-7"}}
 
 The file is a corpus that users may also edit. It is therefore read again before each change, and
 only lines with the key of the changed answer are modified. All other lines are preserved byte for
-byte. Lines without a key aren't answers of the session.
+byte. Lines without a key aren't answers from the session.
 """
 
 import codecs
@@ -33,7 +33,7 @@ class AnswerFile:
         first.
 
         YIELDS (tuple[str | None, Task]): The key of the text and the task. The key is None if the
-            task isn't an answer of a session.
+            task isn't an answer from a session.
         RAISES (CorpusError): If the file contains anything other than tasks.
         """
         remove_cut_line(self.path)
@@ -75,7 +75,7 @@ class AnswerFile:
         """Remove all lines with the given key.
 
         key (str): The key of the text.
-        RAISES (OSError): If the file can't be written. It is left unchanged.
+        RAISES (OSError): If the file can't be written. In this case, it is left unchanged.
         """
         self._write_lines([line for line in self._read_lines() if line_key(line) != key])
 
@@ -93,7 +93,8 @@ class AnswerFile:
 
 
 def record_key(record: Any) -> str | None:
-    """Get the key of the text from the "meta" of a JSON record. Return None if there is no key."""
+    """Get the key of the text from the "meta" field of a JSON record. Return None if there is no
+    key."""
     # In spaCy 2's format, a record is a pair of a text and an object.
     if isinstance(record, list) and len(record) == 2:
         record = record[1]
@@ -147,8 +148,8 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def remove_cut_line(path: Path) -> None:
-    """Remove the last line of a file if it has no line break and is incomplete JSON. Such a line is
-    left behind by a crash before the answer was reported as saved.
+    """Remove the last line of a file if it has no line break and is incomplete JSON. This happens
+    if a process crashed before the answer was reported as saved.
 
     path (Path): The file. It doesn't have to exist.
     """

@@ -2,7 +2,7 @@
 
 This is an ASGI app, which can be mounted in another app. Any web page open in the user's browser
 can send requests to a local server. The app therefore checks `Origin` and either `Host` or a token.
-POST requests must contain JSON of limited size, and nothing is shared with other origins.
+POST requests must contain JSON of limited size, and responses aren't shared with other origins.
 
 This module requires the extra `serve`. Other modules only import it inside functions.
 """
@@ -170,7 +170,8 @@ class Guard:
             _, _, password = user_and_password.partition(b":")
             candidates += readings(password)
         token = self.token.encode()
-        # Compare in constant time. Otherwise, the time would reveal how much of a guess is correct.
+        # Compare in constant time. Otherwise, the timing would reveal how much of a guess is
+        # correct.
         return any(secrets.compare_digest(candidate, token) for candidate in candidates)
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,8 +193,8 @@ def readings(token: bytes) -> list[bytes]:
 
 
 def is_page(request: Request) -> bool:
-    """Check whether a request is for the page of the app. If the app is mounted in another app, the
-    path of the request starts with the mount path (`root_path`)."""
+    """Check whether a request is for the app's page. If the app is mounted in another app, the path
+    of the request starts with the mount path (`root_path`)."""
     path: str = request.scope["path"]
     mount_path: str = request.scope.get("root_path", "")
     return path.removeprefix(mount_path) == "/"
@@ -265,7 +266,7 @@ async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, A
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinity, which Python's parser accepts but which aren't valid JSON.
+    """Reject NaN and infinity, which Python's parser accepts but which aren't valid JSON.
 
     RAISES (ValueError): Always.
     """
@@ -331,7 +332,8 @@ class Handlers:
         return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def text(self, request: Request) -> Response:
-        """Return the text with the key in the query, to show or change its answer."""
+        """Return the text with the key in the query, so that the page can show or change its
+        answer."""
         key = request.query_params.get("key", "")
 
         def find() -> dict[str, Any]:
@@ -363,7 +365,7 @@ class Handlers:
         return await self._next(replaced=is_replaced)
 
     async def remove(self, request: Request) -> Response:
-        """Remove the answer to a text."""
+        """Remove the answer for a text."""
         record = await read_json(request)
         key = field(record, "key", str)
         was_there = await run_in_threadpool(self.session.remove, key)

@@ -3,7 +3,7 @@
 Label Studio requests predictions for its tasks and sends annotations to a webhook, both in its JSON
 format. A fixed proportion of the texts are evaluation texts, which are never used for training (see
 `is_drawn`). Evaluation texts get no predicted entities. Their scores are sampled from the scores of
-the other tasks, so they are mixed in with them.
+the other tasks, so that evaluation texts are mixed in with other texts.
 
 With "Uncertainty sampling", Label Studio shows the task with the lowest score next. It only
 considers predictions whose version is the name of the backend, so all predictions have the version
@@ -46,7 +46,7 @@ SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
 """The webhook actions for removing and saving annotations."""
 
 UPDATED_AT = "updated_at"
-"""The key of the time of the last update, in tasks, annotations and the metadata of answers."""
+"""The key for the time of the last update in tasks, annotations and the metadata of answers."""
 
 
 class LabelStudioBackend:
@@ -59,7 +59,8 @@ class LabelStudioBackend:
         self.session = session
         # The last labeling config sent by Label Studio
         self._interface: LabelingInterface | None = None
-        # The model's certainty of each of the last training texts, from 0 to 1
+        # The certainty of the model, from 0 to 1, for each of the most recently predicted training
+        # texts
         self._certainties: deque[float] = deque(maxlen=N_CERTAINTIES)
         # The number of training runs before these certainties were computed
         self._n_trainings_before = 0
@@ -116,8 +117,8 @@ class LabelStudioBackend:
         return interface
 
     def _config_of_project(self, request: Mapping[str, Any]) -> LabelingInterface:
-        """Return the labeling config of the project in a webhook request. If it is missing, return
-        the last labeling config sent by Label Studio.
+        """Return the project's labeling config from a webhook request. If the request has none,
+        return the last labeling config sent by Label Studio.
 
         RAISES (SessionError): If Label Studio hasn't sent a labeling config yet.
         """
@@ -267,7 +268,7 @@ class LabelStudioBackend:
             updated_at = time_of(text_or_none(task, UPDATED_AT))
             keys_of_annotations: set[str] = set()
             for annotation in field(task, "annotations", list):
-                is_id = type(annotation) is int  # tasks may only list annotation IDs
+                is_id = type(annotation) is int  # some tasks only list annotation IDs
                 record = {"id": annotation} if is_id else annotation
                 id_of(record, "annotation")  # raises an error if the ID is missing
                 key = answer_key(task, record)
@@ -329,7 +330,7 @@ def read_annotation_of_task(
         annotated = list(read_label_studio(iter([(place, record)]), info=info))
     except CorpusError as error:
         raise SessionError(str(error)) from None
-    # The reader skips invalid regions, as in an export. In an answer, they are an error.
+    # In exports, the reader skips invalid regions. Here, they are an error.
     for problem in info.problems:
         raise SessionError(problem.as_text())
     return annotated[0].task

@@ -11,8 +11,8 @@ from ..readers.files import shown
 from .store import SessionError, field
 
 VARIABLE = re.compile(r"\$([\w\[\].{}]+)", re.ASCII)
-"""A variable in the value of a <Text> element in Label Studio's syntax, such as "$text", or
-"$author.name" for a nested value."""
+"""The pattern of a variable in the value of a <Text> element, such as "$text", or "$author.name"
+for a nested value."""
 
 
 class LabelingInterface(NamedTuple):
@@ -143,7 +143,7 @@ def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterf
     text_value = text.get("value") or ""
     if "$" not in text_value:
         raise SessionError(f"{expected}, got the value {shown(text_value)}")
-    # With other attributes, the value is a URL or is encoded in base64.
+    # With other attribute values, the text is stored at a URL or encoded in base64.
     for attribute, plain in (("valueType", "text"), ("encoding", "none")):
         if text.get(attribute, plain) != plain:
             raise SessionError(

@@ -14,7 +14,7 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
     n_measured (int): The number of annotated evaluation texts.
     n_waiting (int): The number of evaluation texts without an answer.
     has_texts (bool): Whether the store contains texts. This is False if the texts come from Label
-        Studio, because then the store only contains answers.
+        Studio, in which case the store only contains answers.
     RETURNS (str): A sentence to show to the user.
     """
     if n_train < LEAST_TEXTS:
@@ -29,7 +29,7 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
 
 
 def next_command(store: AnnotationStore, *, lang: str, n_measured: int) -> str:
-    """Create the command to run next, for copying from the page to a terminal.
+    """Create the command to run next, which users can copy from the page to a terminal.
 
     store (AnnotationStore): The store of the session.
     lang (str): Language code.

@@ -1,11 +1,11 @@
 """An annotation session: choose the next text, propose entities, and train in the background.
 
-The next training text is chosen by its words until a model has been trained on 50 texts, and by the
-model from then on. Evaluation texts are shown in between, without proposals, because annotators
-tend to accept proposals. Whenever there are new answers, a background thread trains a linear model
-from scratch on all answers to training texts. The previous model makes proposals in the meantime.
-The model's features include word vectors learned from the texts. The F-score is computed on the
-evaluation texts only.
+The next training text is chosen based on its words until a model has been trained on 50 texts, and
+by the model from then on. Evaluation texts are shown in between, without proposals, because
+annotators tend to accept proposals. Whenever there are new answers, a background thread trains a
+linear model from scratch on all answers for training texts. The previous model makes proposals in
+the meantime. The model's features include word vectors learned from the texts. The F-score is
+computed on the evaluation texts only.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from .store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 
 ENOUGH_TO_CHOOSE = 50
 """Minimum number of training texts before the model chooses the next texts. Until then, texts are
-chosen by their words, which worked better with 50 texts on two corpora. See
+chosen based on their words, which worked better with 50 texts in experiments on two corpora. See
 docs/no-annotation.md."""
 
 TURN_OF_EVALUATION = 5
-"""One in `TURN_OF_EVALUATION` texts shown is an evaluation text, until all evaluation texts have
-answers."""
+"""One in every `TURN_OF_EVALUATION` texts shown is an evaluation text, until all evaluation texts
+have answers."""
 
 MOST_CANDIDATES = 2000
 """Maximum number of texts, drawn at random, from which the next texts are chosen."""
@@ -99,8 +99,8 @@ class AnnotationSession:
         already contains a model trained in the session, that model is used instead.
     proposals (Mapping[str, Task] | None): Entities predicted by another annotator, such as a
         language model, keyed by text. They are proposed instead of the model's predictions, and
-        texts are shown in random order, so the answers give an estimate of the annotator's error
-        rate.
+        texts are shown in random order, so that the annotator's error rate can be estimated from
+        the answers.
     seed (int): Random seed for drawing the candidates for the next texts and the texts on which the
         expected F-score is computed.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component named `ner`, if the
@@ -124,7 +124,7 @@ class AnnotationSession:
         self.labels = list(labels)
         self.lang = lang
         self.problem: str | None = None  # the error raised by the last training run
-        # Why answers from another tool couldn't be saved, by key of the answer
+        # The reasons why answers from another tool couldn't be saved, keyed by answer key
         self.unsaved: dict[str, str] = {}
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
@@ -179,7 +179,7 @@ class AnnotationSession:
         """Choose the next evaluation text and return its key. `waiting` contains the keys of the
         evaluation texts without an answer. An addition is a set of texts added together. The text
         is chosen from the addition with the smallest proportion of answered evaluation texts, so
-        all additions get evaluated. The texts of an addition are in random order."""
+        that all additions are evaluated. The texts of an addition are in random order."""
         n_evaluation = Counter(
             self.store.texts[key].addition_number for key in self._evaluation_keys
         )
@@ -197,8 +197,8 @@ class AnnotationSession:
         """Check whether the next text should be an evaluation text."""
         answers = self.store.answers.values()
         n_evaluation = sum(answer.is_evaluation for answer in answers)
-        # Including the next answer, at most one in `TURN_OF_EVALUATION` answers may be to an
-        # evaluation text.
+        # Including the next answer, at most one in `TURN_OF_EVALUATION` answers may be for
+        # evaluation texts.
         return (n_evaluation + 1) * TURN_OF_EVALUATION <= len(answers) + 1
 
     def proposal(self, key: str) -> Proposal:
@@ -267,7 +267,7 @@ class AnnotationSession:
     def answer(
         self, key: str, spans: Iterable[ProposedSpan], *, is_left_out: bool, seen_version: int
     ) -> bool:
-        """Save the answer to a text.
+        """Save the answer for a text.
 
         key (str): The key of the text.
         spans (Iterable[ProposedSpan]): The annotated entities.
@@ -304,9 +304,9 @@ class AnnotationSession:
     def answer_task(
         self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
     ) -> None:
-        """Save the answer to a text from another tool. When a text gets its first answer, its
-        digest determines whether it is an evaluation text (see `is_drawn`). Later answers don't
-        change this.
+        """Save an answer from another tool. When a text gets its first answer, the text's digest
+        determines whether it is an evaluation text (see `is_drawn`). Later answers don't change
+        this.
 
         key (str): The key of the answer.
         task (Task): The text and its annotated entities.
@@ -336,7 +336,7 @@ class AnnotationSession:
             self._note_change()
 
     def remove(self, key: str) -> bool:
-        """Remove the answer to a text. Return whether the text had an answer."""
+        """Remove the answer for a text. Return whether the text had an answer."""
         with self._lock:
             self.unsaved.pop(key, None)
             was_there = self.store.remove(key)
@@ -363,7 +363,7 @@ class AnnotationSession:
             self._changed.notify_all()
 
     def wait_until_trained(self, timeout: float = 60.0) -> bool:
-        """Wait until a training run has finished that included all answers. The run may have failed
+        """Wait until a training run that included all answers has finished. The run may have failed
         (see `problem`) or been skipped because there were too few answers.
 
         timeout (float): The maximum time to wait, in seconds.
@@ -403,12 +403,12 @@ class AnnotationSession:
                 self._changed.notify_all()
 
     def train(self) -> TrainedPipeline | None:
-        """Train a model from scratch on all answers to training texts, and evaluate it on the
-        answers to evaluation texts. The new model is then saved and used to propose entities and
-        choose the next texts. If the session still uses `start_model` and it is at least as good,
-        it is kept and the new model isn't saved.
+        """Train a model from scratch on all answers for training texts, and evaluate it on the
+        answers for evaluation texts. The new model is then saved and used to propose entities and
+        choose the next texts. If the session still uses `start_model` and that model is at least as
+        good, it is kept and the new model isn't saved.
 
-        RETURNS (TrainedPipeline | None): The new model. None if there are too few answers to
+        RETURNS (TrainedPipeline | None): The new model. None if there are too few answers for
             training texts, or if they contain no entities.
         """
         with self._lock:
@@ -424,7 +424,7 @@ class AnnotationSession:
         f = f_on_answers(self.store, nlp, evaluation_answers)
         is_better = self._is_better(f, evaluation_answers)
         if is_better:
-            # Use the model for proposals before choosing texts, which takes about as long as
+            # Use the model for proposals right away, because choosing texts takes about as long as
             # training.
             self._nlp = nlp
             if len(train_answers) >= ENOUGH_TO_CHOOSE:
@@ -446,9 +446,9 @@ class AnnotationSession:
         return TrainedPipeline(nlp, training, loss, point)
 
     def _is_better(self, f: float | None, evaluation_answers: Sequence[Answer]) -> bool:
-        """Check whether to replace the current model with a new one that has the F-score `f` on the
-        answers to evaluation texts. The current model is only kept if it is `start_model` and its
-        F-score is at least as high."""
+        """Check whether to replace the current model with a new one. `f` is the new model's F-score
+        on the answers for evaluation texts. The current model is only kept if it is `start_model`
+        and its F-score is at least as high."""
         if self._start_model is None or self._nlp is not self._start_model:
             return True
         start_f = f_on_answers(self.store, self._start_model, evaluation_answers)
@@ -456,7 +456,7 @@ class AnnotationSession:
         return (f or 0.0) > (start_f or 0.0)
 
     def train_on_all(self) -> TrainedPipeline:
-        """Train a model on all answers, including the answers to evaluation texts. No texts are
+        """Train a model on all answers, including the answers for evaluation texts. No texts are
         left to evaluate this model.
 
         RETURNS (TrainedPipeline): The trained model.

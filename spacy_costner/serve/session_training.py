@@ -25,14 +25,14 @@ LEAST_TEXTS = 10
 """Minimum number of annotated texts for training a model."""
 
 ENOUGH_EVALUATION_TEXTS = 30
-"""Minimum number of annotated evaluation texts for which the page shows the F-score and recommends
+"""Minimum number of annotated evaluation texts before the page shows the F-score and recommends
 calibration."""
 
 N_NEXT = 100
 """The number of additional training texts for which the page shows the expected F-score."""
 
 MODEL = "model"
-"""The directory of the last pipeline in the session's folder."""
+"""The directory in the session's folder that contains the last pipeline."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ def fit_answers(
     RETURNS (FittedPipeline): The trained pipeline.
     """
     with store.working_folder() as folder:
-        # Train on a snapshot, because answers may be added to the session's file meanwhile.
+        # Train on a snapshot, because answers may be added to the session's file in the meantime.
         snapshot = folder / "train.jsonl"
         write_tasks(snapshot, [answer.task for answer in answers])
         vectors = None if vectors_path is None else str(vectors_path)
         text = init(folder / "config.cfg", lang=lang, train_path=snapshot, vectors=vectors)
-        # With a hidden layer on the vectors, training would take twice as long.
+        # A hidden layer on top of the vectors would double the training time.
         overrides = {"components.ner.model.hidden": 0}
         linear = load_linear(Config().from_str(text, overrides=overrides))
         corpus, _ = find_corpora(linear.nlp)  # the dev corpus isn't used
@@ -112,7 +112,7 @@ def fit_answers(
 
 
 def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer]) -> float | None:
-    """Compute the F-score of a pipeline on answers.
+    """Compute the F-score of a pipeline on the given answers.
 
     store (AnnotationStore): The store of the session.
     nlp (Language): The trained pipeline.

@@ -1,4 +1,4 @@
-"""Learn static word vectors for the models of an annotation session from its texts.
+"""Learn static word vectors from the texts of an annotation session, for use in its models.
 
 The vectors improve models trained on 50 to 300 annotated texts. See docs/serve.md. Evaluation texts
 are excluded to keep the evaluation unbiased.

@@ -2,15 +2,15 @@
 
 settings.json            the labels and the language
 texts.jsonl              all texts, each addition in random order, with the evaluation texts marked
-annotated/train.jsonl    answers to training texts, as a corpus in Prodigy's format
-annotated/measure.jsonl  answers to evaluation texts, also as a corpus
+annotated/train.jsonl    answers for training texts, as a corpus in Prodigy's format
+annotated/measure.jsonl  answers for evaluation texts, also as a corpus
 history.jsonl            the scores of each training run
 
 Evaluation texts are drawn when texts are added, before any of the new texts is annotated. No model
 is trained on the texts that it is evaluated on. `save` only returns after the answer has been
-written: a new answer is appended and flushed, and for a changed answer the file is rewritten (see
-`answer_file`). If a crash leaves an incomplete line, its answer was never reported as saved, and
-the line is removed on the next start.
+written: a new answer is appended and flushed, and if an answer is changed, its file is rewritten
+(see `answer_file`). If a crash leaves an incomplete line, its answer was never reported as saved,
+and the line is removed on the next start.
 """
 
 import json
@@ -101,7 +101,7 @@ class StoredText:
 
 
 class Answer(NamedTuple):
-    """The answer to a text.
+    """An answer for a text.
 
     key (str): The key of the text.
     task (Task): The text and its spans. `extra` contains the keys "answer" and "meta".
@@ -131,8 +131,8 @@ class AnnotationStore:
     """The texts and answers of a session, in memory and on disk.
 
     folder (Path): The session's folder. It is created if it doesn't exist.
-    RAISES (ValueError): If a file in the folder can't be read, or if the path of the folder can't
-        be encoded in UTF-8. Pipeline configs contain the paths of the files in the folder.
+    RAISES (ValueError): If a file in the folder can't be read, or if the folder's path can't be
+        encoded in UTF-8, which is required for storing it in pipeline configs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -156,11 +156,11 @@ class AnnotationStore:
         # The number of texts added by each call to `add_texts`, by index of the call
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # The number of annotated texts in the files that aren't answers of this session. Users may
-        # add such texts.
+        # The number of annotated texts in the files that aren't answers from this session. Users
+        # may add texts to the files.
         self.n_others = 0
         # The number of answers that each text has had so far: one if it has an answer in a file,
-        # plus the answers in this process. This includes removed answers, so that no version
+        # plus the answers saved by this process. Removed answers are included, so that no version
         # number is used twice.
         self._n_answers: Counter[str] = Counter()
         for is_evaluation in (False, True):
@@ -197,7 +197,7 @@ class AnnotationStore:
 
     def add_texts(self, texts: Iterable[str], *, seed: int = 0) -> int:
         """Add texts in random order, and draw the evaluation texts from them. Skip a text if it is
-        identical to an earlier text or differs only in whitespace.
+        identical to an earlier text or only differs from it in whitespace.
 
         texts (Iterable[str]): The texts to add.
         seed (int): Random seed for the order and the evaluation texts.
@@ -233,8 +233,8 @@ class AnnotationStore:
         return len(new_texts)
 
     def _next_text_number(self) -> int:
-        """Return the smallest number that is larger than the numbers of all texts, including
-        removed texts that still have an answer."""
+        """Return the number for the next text. It is larger than the numbers of all texts,
+        including removed texts that still have an answer."""
         next_number = 0
         for key in (*self.texts, *self.answers):
             digits = key.removeprefix(TEXT_KEY)
@@ -264,7 +264,8 @@ class AnnotationStore:
         is_left_out: bool,
         meta: Mapping[str, Any] = {},
     ) -> Answer:
-        """Save the answer to a text. The answer has been written to its file when this returns.
+        """Save the answer for a text. When this method returns, the answer has been written to its
+        file.
 
         key (str): The key of the text.
         task (Task): The text and its spans.
@@ -298,7 +299,7 @@ class AnnotationStore:
         return answer
 
     def remove(self, key: str) -> bool:
-        """Remove the answer to a text. Return whether the text had an answer."""
+        """Remove the answer for a text. Return whether the text had an answer."""
         answer = self.answers.get(key)
         if answer is None:
             return False
@@ -307,12 +308,12 @@ class AnnotationStore:
         return True
 
     def _file_of(self, is_evaluation: bool) -> AnswerFile:
-        """Return the file for answers to evaluation texts or to training texts."""
+        """Return the file that stores the answers for evaluation texts or for training texts."""
         return self._measure_file if is_evaluation else self._train_file
 
     def _was_drawn(self, key: str) -> bool:
         """Check whether an evaluation text was drawn at random. This is False if the user moved the
-        answer to a training text to the file of evaluation texts."""
+        answer for a training text to the file for evaluation texts."""
         return key not in self.texts or self.texts[key].is_evaluation
 
     def add_to_history(self, record: dict[str, Any]) -> None:
@@ -341,7 +342,8 @@ class AnnotationStore:
             clear(self.folder / name)
 
     def accepted(self, *, is_evaluation: bool) -> list[Answer]:
-        """Return the answers to evaluation texts or to training texts, except skipped texts."""
+        """Return the answers for evaluation texts or for training texts. Skipped texts are
+        excluded."""
         return [
             answer
             for answer in self.answers.values()
@@ -350,8 +352,8 @@ class AnnotationStore:
 
 
 def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
-    """Compute the number of evaluation texts to draw from new texts: one in ten. From the first
-    texts, at least `MIN_EVALUATION_TEXTS` are drawn, but at most half of the texts."""
+    """Compute the number of evaluation texts to draw from new texts: one in ten. For the first
+    addition, the number is at least `MIN_EVALUATION_TEXTS`, but at most half of the texts."""
     share = round(n_texts / TEXTS_PER_EVALUATION_TEXT)
     if not is_first:
         return share
@@ -359,9 +361,9 @@ def count_evaluation_texts(n_texts: int, *, is_first: bool) -> int:
 
 
 def is_drawn(text: str) -> bool:
-    """Check whether a text is an evaluation text if the session receives it only with its answer,
-    for example from Label Studio. The decision is based on the digest of the text, so it is
-    pseudorandom but deterministic."""
+    """Check whether a text that wasn't added with `add_texts`, such as a text from Label Studio, is
+    an evaluation text. The decision is based on the digest of the text, so it is pseudorandom but
+    deterministic."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % TEXTS_PER_EVALUATION_TEXT == 0
 

@@ -1,6 +1,6 @@
 """The Python API for training, calibrating, evaluating and applying pipelines. Most commands have a
 function with the same name. The command `vectors` corresponds to `learn_vectors`. The functions
-only compute and return results. The commands in `cli/` print them and write HTML pages."""
+return their results. The commands in `cli/` print the results and write HTML pages."""
 
 from .apply.annotating import annotate
 from .apply.batches import annotate_texts, load_annotator

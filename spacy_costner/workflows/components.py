@@ -1,5 +1,5 @@
-"""Find the `cost_sensitive_ner` components of a pipeline and run the components before and
-after."""
+"""Find the `cost_sensitive_ner` components of a pipeline and run the components before or after
+them."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Create the corpora in a config and count the sentences of docs."""
+"""Create the corpora in a config and count the sentences in docs."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ FEW_SENTENCES = 1000
 once."""
 
 SENTENCIZER = Sentencizer()
-"""The component for counting the sentences of docs without sentence starts."""
+"""The component for counting the sentences in docs without sentence starts."""
 
 Corpus = Callable[[Language], Iterable[Example]]
 """A corpus reader created from a config, such as `spacy_costner.read.v1`."""
@@ -32,7 +32,7 @@ def corpus_path(config: Config, setting: str) -> str | None:
 
 def lacks_path(config: Config, corpus_name: str) -> bool:
     """Check whether the path of a corpus is null, which means that the corpus doesn't exist. This
-    is False if the reader has no setting for the path, because a custom reader may not need one.
+    is False if the reader has no `path` setting, because a custom reader may not need one.
 
     config (Config): The interpolated config.
     corpus_name (str): The name of the corpus in the config, such as "corpora.dev".
@@ -48,8 +48,8 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
     train_name = config["training"]["train_corpus"]
     dev_name = config["training"]["dev_corpus"]
     if lacks_path(config, dev_name):
-        # `resolve_dot_names` creates all readers in a section, and fails if a path is null.
-        # Therefore remove the block of this corpus.
+        # `resolve_dot_names` creates all readers in a section, and fails if a path is null. To
+        # avoid this, remove the block of this corpus.
         section, _, key = dev_name.partition(".")
         del config[section][key]
         (train_corpus,) = resolve_dot_names(config, [train_name])

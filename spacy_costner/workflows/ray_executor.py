@@ -1,10 +1,10 @@
 """An executor for running tasks on a Ray cluster. See `run_all`.
 
 Ray Data can also be used to annotate tables on a cluster (see docs/scale.md). Like this executor,
-it returns each row exactly once if a worker or node dies. However, if a text crashes every worker
-that processes it, Ray Data retries it forever or, if retries are limited, also loses other texts.
-`run_all` tries a part four times, reports it and continues. Ray Data also can't distribute training
-runs, as `compare`, `audit` and the experiments do.
+it returns each row exactly once even if a worker or node dies. However, if a text crashes every
+worker that processes it, Ray Data retries it forever or, if retries are limited, also loses other
+texts. `run_all` tries a part four times, reports it and continues. Ray Data also can't distribute
+the training runs of `compare`, `audit` and the experiments.
 """
 
 import os
@@ -20,8 +20,8 @@ from ..validation import require
 from .runs import MakeExecutor
 
 PACKAGES = ("spacy-costner", "spacy")
-"""Packages whose versions on the workers must match the driver, which is the process that starts
-the runs. (Ray checks the versions of Ray and Python.)"""
+"""Packages that must have the same version on the workers and the driver, which is the process that
+starts the runs. (Ray itself checks the versions of Ray and Python.)"""
 
 
 def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
@@ -80,11 +80,11 @@ class RayCluster(Executor):
 
     def check_node(self, task: Any, node_id: str, versions: dict[str, str]) -> None:
         """Check the packages and files on a node of the cluster by running a task that does nothing
-        else. Raise an error if they differ from the driver. If the node dies during the check, it
+        else. Raise an error if they don't match the driver. If the node dies during the check, it
         is ignored, because its tasks will run on other nodes."""
         strategies = self.ray.util.scheduling_strategies
         on_this_node = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-        # Don't request a CPU, so that the check doesn't wait until running tasks have finished.
+        # Don't request a CPU, so that the check doesn't have to wait for running tasks.
         check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=on_this_node)
         pickled_call = None  # only check versions and files
         reference = check.remote(os.getcwd(), versions, pickled_call)
@@ -119,12 +119,13 @@ class RayCluster(Executor):
             future.set_exception(BrokenExecutor(f"{type(error).__name__}: {error}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Disconnect from the cluster, unless this process was already connected before.
+        """Disconnect from the cluster, unless this process was already connected when the executor
+        was created.
 
         wait (bool): Whether to wait until all tasks have completed.
         cancel_futures (bool): Whether to cancel the tasks first.
         """
-        # Use a copy, because completed tasks are removed from the original
+        # Use a copy, because completed tasks are removed from the original.
         references = dict(self.references)
         if cancel_futures:
             for reference in references.values():
@@ -136,8 +137,8 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that a server is listening at a "host:port" address. Otherwise, Ray would retry for
-    five minutes. Addresses in other formats aren't checked."""
+    """Check that a server is listening at a "host:port" address. Without this check, Ray would
+    retry for five minutes. Addresses in other formats aren't checked."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or "/" in host:
         return  # not "host:port", but for example "auto" or "ray://host:port"

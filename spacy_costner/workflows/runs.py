@@ -19,18 +19,18 @@ from spacy.cli._util import import_code
 from .result_cache import cached_result, fingerprint
 
 MakeExecutor = Callable[[], Executor]
-"""A function that creates an executor. Its workers need access to the same files as this
+"""A function that creates an executor. The executor's workers need access to the same files as this
 process."""
 
 TRIES_TOGETHER = 2
-"""Maximum number of attempts to execute a run alongside other runs. If a worker dies in these
-attempts, another run may have caused it."""
+"""Maximum number of attempts to execute a run alongside other runs. If a worker dies during these
+attempts, another run may be the cause."""
 
 TRIES_ALONE = 2
 """Maximum number of further attempts to execute a run separately."""
 
 MAX_LOST_RUNS = 3
-"""If this number of runs failed because their workers died, and no run has completed, the remaining
+"""If this many runs have failed because their workers died, and no run has completed, the remaining
 runs are skipped."""
 
 
@@ -102,8 +102,9 @@ def run_all(
 ) -> Iterator[tuple[Run, Ended]]:
     """Execute runs. If a run fails, the others continue.
 
-    If a worker dies, its run is retried, on a new executor if necessary. After `TRIES_TOGETHER`
-    deaths with the same run, it is retried separately. After `TRIES_ALONE` more deaths, it fails.
+    If a worker dies, its run is retried, on a new executor if necessary. If `TRIES_TOGETHER`
+    workers have died while executing the same run, it is retried separately. If another
+    `TRIES_ALONE` workers die, the run fails.
 
     runs (Iterable[Run]): The runs to execute. They must be independent.
     make_executor (MakeExecutor | None): Creates the executor. See `local_processes` and
@@ -169,8 +170,9 @@ def run_until_broken(queue: RunQueue, make_executor: MakeExecutor) -> Iterator[A
                     is_broken = not getattr(executor, "outlives_workers", False)
                     yield Attempt(run, n_deaths + 1, ended=None)
                 elif isinstance(error, Exception):
-                    # `run_one` returns errors of the function, so this one occurred outside of it:
-                    # the call or result can't be pickled, or the worker's versions or files differ.
+                    # `run_one` returns errors of the function, so this one occurred outside the
+                    # function: the call or result can't be pickled, or the worker's versions or
+                    # files differ.
                     yield Attempt(run, n_deaths, describe_failure(error))
                 else:
                     # `result` re-raises other exceptions, such as a KeyboardInterrupt in the

@@ -56,7 +56,7 @@ class LearnedVectors(NamedTuple):
     seconds (float): The time taken, in seconds.
     neighbours (dict[str, list[str]]): The nearest neighbours of some example words, sorted from
         frequent to rare.
-    skipped (list[Path]): The files in directories that were skipped.
+    skipped (list[Path]): The skipped files in the input directories.
     """
 
     path: Path
@@ -231,9 +231,9 @@ def learn_with_corpus(
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:
-    """Create a pipeline that has no components but a vocab with vectors. All forms of a word, such
-    as "The" and "the", are mapped to the same row. (spaCy can be set to look up vectors by
-    lowercase form, but this setting isn't saved.)"""
+    """Create a pipeline without components whose vocab contains the vectors. All forms of a word,
+    such as "The" and "the", are mapped to the same row. (spaCy can be configured to look up vectors
+    by lowercase form, but this setting isn't saved.)"""
     nlp = spacy.blank(lang)
     table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
     for form, row in vectors.row_of_form.items():

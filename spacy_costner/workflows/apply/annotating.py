@@ -34,7 +34,7 @@ class PartCounts(NamedTuple):
 
 
 class FailedDocs(NamedTuple):
-    """The number of docs in an input file that failed. Their errors are in the output."""
+    """The number of failed docs in an input file. Their errors are in the output."""
 
     failed: int
     docs: int  # the total number of docs in the file
@@ -195,7 +195,7 @@ def count_parts(
     planned: Collection[str], earlier: Collection[str], finished: Collection[str]
 ) -> PartCounts:
     """Count the planned parts by status. `earlier` contains the parts in the manifest of an earlier
-    run, and `finished` the parts with output to keep."""
+    run, and `finished` the parts whose output is kept."""
     n_new = sum(file not in earlier for file in planned)
     n_changed = len(planned) - len(finished) - n_new
     return PartCounts(kept=len(finished), changed=n_changed, new=n_new)
@@ -204,8 +204,9 @@ def count_parts(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs that failed, by path of the input file. Files without failed docs are omitted.
-    `entries` must be in the order of the parts, and `planned` is keyed by output file name."""
+    """Count the failed docs in each input file, keyed by path. Files without failed docs are
+    omitted. `entries` must be in the order of the parts, and `planned` is keyed by output file
+    name."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)

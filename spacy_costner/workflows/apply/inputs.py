@@ -44,7 +44,8 @@ def plan_parts(
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
-    """Find the input files and assign a name to each, which is the prefix of its output files.
+    """Find the input files and assign each file a name, which is the prefix of its output file
+    names.
 
     inputs (Sequence[Path]): Files or directories of files. In a directory, hidden files are
         ignored, as are files about the corpus such as a README (see `is_about_corpus`).

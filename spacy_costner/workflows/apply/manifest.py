@@ -25,7 +25,7 @@ N_COUNTS = 3
 
 
 class PartMeasures(NamedTuple):
-    """A component's measures on the docs of a part, for the shift test."""
+    """A component's measures of the docs in a part, for the shift test."""
 
     scores: list[float]  # the score of each doc with tokens to predict
     counts: EntityCounts  # three entity counts per label, summed over the docs
@@ -167,8 +167,8 @@ def remove_vanished_parts(
     for file in list(entries):
         # For example, the output file of the third part of a.jsonl is "a.jsonl-00002.spacy".
         source, _, _ = file.rpartition("-")
-        # A manifest from an untrusted source may contain any path. If it starts with the name of an
-        # input, the file is inside the output directory and can be removed safely.
+        # A manifest from an untrusted source may contain any path. If the path starts with the name
+        # of an input, the file is inside the output directory and can be removed safely.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]

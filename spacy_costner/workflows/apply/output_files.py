@@ -41,7 +41,7 @@ def write_parquet(
     text = pyarrow.string()
     number = pyarrow.int64()
     # Compare the type to exclude booleans. Larger integers don't fit into signed 64 bits. Integers
-    # that are too low have already been rejected when the rows were read.
+    # that are too low were already rejected when the rows were read.
     has_number_ids = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
         if not has_number_ids:
@@ -67,7 +67,7 @@ def write_parquet(
 
 
 class Packers(threading.local):
-    """A msgpack packer per thread. Packers aren't thread-safe."""
+    """One msgpack packer per thread, because packers aren't thread-safe."""
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(use_bin_type=True)
@@ -101,7 +101,7 @@ def to_packed_doc(answer: AnnotatedRow, *_: Any) -> tuple[Doc, bytes]:
 def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) -> None:
     """Write docs with their packed user data to a .spacy file. The other arguments of
     `OutputForm.write` are ignored."""
-    # Only set `store_user_data` before saving. Otherwise, DocBin would pack the user data again
+    # Set `store_user_data` just before saving. Otherwise, DocBin would pack the user data again
     # when a doc is added.
     doc_bin = DocBin(store_user_data=False)
     for doc, user_data in packed_docs:
@@ -121,7 +121,7 @@ class OutputForm(NamedTuple):
     encode (Callable[[AnnotatedRow, SpanLists, bool], Any]): Encodes an answer. See `to_record` for
         the arguments. If it raises an error, the error is written instead of the doc.
     write (Callable[..., None]): Writes encoded answers to a file. It is called with the path, the
-        encoded answers, and the second and third argument of `encode`.
+        encoded answers, and the second and third arguments of `encode`.
     """
 
     encode: Callable[[AnnotatedRow, SpanLists, bool], Any]

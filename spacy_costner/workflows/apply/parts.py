@@ -97,7 +97,7 @@ def annotate_parts(
 
 def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPart]]:
     """Divide parts into groups to annotate together. A group is limited to `BYTES_OF_GROUP` bytes,
-    and larger parts form a separate group. If there is little text, groups are smaller (see
+    and each larger part forms a separate group. If there is little text, groups are smaller (see
     `MIN_GROUPS`), so that all workers are used and results are saved frequently.
 
     planned (Mapping[str, PlannedPart]): The parts, keyed by output file name.
@@ -121,7 +121,7 @@ def run_groups(
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
 ) -> Iterator[tuple[str, ManifestEntry | Failed]]:
-    """Annotate groups of parts with parallel workers. If a group makes workers crash, its parts are
+    """Annotate groups of parts with parallel workers. If a group crashes its workers, its parts are
     retried separately, so that only the part that causes the crash fails. Yields the output file
     name of each part and its manifest entry or its error."""
     runs: list[Run] = []
@@ -238,8 +238,8 @@ def annotate_group(
     """Annotate a group of parts and write their output files. This function is executed by workers.
     Return the output file name of each part and its manifest entry or its error.
 
-    A part fails if it can't be read or written, or if the model, input or output directory on the
-    worker differs from the main process. If `on_error` is "raise", a part also fails if one of its
+    A part fails if it can't be read or written, or if the worker's model, input or output directory
+    isn't the same as in the main process. If `on_error` is "raise", a part also fails if one of its
     docs fails, and the remaining parts of the group are not annotated.
     """
     folder = part_settings.folder
@@ -310,8 +310,8 @@ def write_part(
         memory unless the format requires it."""
         output_form.write(new_file, encode_answers(), span_lists, with_text)
 
-    # Store the warnings in the entry. The command can then show warnings from other processes and
-    # for parts annotated in an earlier run.
+    # Store the warnings in the entry, so that the command can also show warnings from other
+    # processes and earlier runs.
     with warnings.catch_warnings(record=True) as caught:
         save_file(path, write, is_clear=True)
 

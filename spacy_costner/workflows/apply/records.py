@@ -77,7 +77,7 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     for name, keys in span_lists.items():
         if name == "spans":
             groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
-        else:  # "alternatives" or "guaranteed", stored in the attribute "set" of their groups
+        else:  # "alternatives" or "guaranteed", identified by the attribute "set" of a group
             groups_of_list[name] = [
                 group for group in groups_with_scores if group.attrs.get("set") == name
             ]

@@ -39,8 +39,7 @@ def find_shift_of_parts(
             if name in entry.shift:
                 add_part(total, entry.shift[name])
         calibration = ner.calibration_scores.pool()  # scores of all calibration docs
-        # In their original order, the test would also detect changes from the first to the last
-        # doc.
+        # In the original order, changes from the first to the last doc could also raise an alarm.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
     return shift
@@ -68,9 +67,9 @@ def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
 
 
 def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:
-    """Add a component's measures of a doc to the measures of its part: the score of the doc for the
-    shift test, unless all of its tokens are preset, and the expected numbers of entities. Docs are
-    skipped if another component has removed the spans.
+    """Add a component's measures of a doc to the measures of a part: the doc's score for the shift
+    test, unless all tokens are preset, and the expected numbers of entities. The doc is skipped if
+    another component has removed the spans.
 
     ner (CostSensitiveNER): One of the `components_that_measure`.
     doc (Doc): The doc, annotated by the component.

@@ -1,2 +1,2 @@
-"""Measure how the scores of a model depend on the number of training docs, and forecast its scores
+"""Measure how the scores of a model depend on the number of training docs, and forecast the scores
 with more docs."""

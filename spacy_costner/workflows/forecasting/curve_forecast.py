@@ -19,11 +19,11 @@ MIN_TEXTS = 10
 include smaller corpora."""
 
 MIN_ENTITIES = 100
-"""The minimum number of entities for a forecast. In the same experiments, the intervals of labels
+"""The minimum number of entities for a forecast. In the same experiments, the intervals for labels
 with 50 to 99 entities contained the true F-score too rarely."""
 
 POINTS_OF_CURVE = 41
-"""The number of points of the curve to plot."""
+"""The number of points to plot for the fitted curve."""
 
 STEP_OF_AIMS = 0.05
 """If no target F-score is given, the next two multiples of this value are used."""
@@ -71,12 +71,12 @@ class Expected(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """The number of additional texts needed to reach an F-score. Numbers are None if more than 16
+    """The number of additional texts needed to reach an F-score. A number is None if more than 16
     times the current number of texts would be needed.
 
     f (float): The F-score.
     more (int | None): The number of additional texts.
-    low (int | None), high (int | None): The interval of this number.
+    low (int | None), high (int | None): The bounds of the interval for this number.
     """
 
     f: float
@@ -104,7 +104,7 @@ class LabelForecast(NamedTuple):
 
 
 class CurvePoint(NamedTuple):
-    """A point of the fitted curve of the F-score and its interval, for plotting."""
+    """A point on the fitted F-score curve and its interval, for plotting."""
 
     docs: float
     f: float
@@ -121,7 +121,7 @@ class Forecast(NamedTuple):
         label, sorted by frequency.
     needed (list[Needed]): The number of additional texts needed for each target F-score. Empty if
         there is no forecast.
-    curve (list[CurvePoint]): The fitted curve of the F-score. Empty if there is no forecast.
+    curve (list[CurvePoint]): The fitted F-score curve. Empty if there is no forecast.
     confidence (float): The probability that an interval contains the score.
     notes (list[str]): Notes about copies and omitted docs.
     """
@@ -150,7 +150,7 @@ def forecast_curve(
     """Forecast a measured learning curve.
 
     curve (LearningCurve): The measured curve.
-    aims (Sequence[float]): The target F-scores. If empty: see `next_aims`.
+    aims (Sequence[float]): The target F-scores. If empty, see `next_aims`.
     confidence (float): The probability that an interval contains the score.
     notes (Sequence[str]): Notes to include in the result.
     RETURNS (Forecast): The forecast.
@@ -193,7 +193,7 @@ def forecast_label(
     """
     n_docs = counts.shape[1]
     n_entities = count_annotated(counts)
-    # One row per number of texts, one column per score
+    # Compute all scores, and combine them into one row per number of texts.
     scores = [of_score(counts).scores() for of_score in SCORES.values()]
     measured = [Measured(*row) for row in zip(n_texts.tolist(), *numpy.stack(scores).tolist())]
     refusal = refuse(n_docs, n_entities)
@@ -229,7 +229,7 @@ def count_annotated(counts: Floats3d) -> int:
 def fit_score(
     n_texts: Floats1d, counts: Floats3d, of_score: Callable[[Floats3d], ScoreCounts]
 ) -> FittedCurve:
-    """Fit the curve of a score: see `SCORES`. Shapes of texts and counts: (P,) and (P, U, 3)"""
+    """Fit the curve of a score. See `SCORES`. Shapes of texts and counts: (P,) and (P, U, 3)"""
     entities_per_text = count_annotated(counts) / counts.shape[1]
     return fit_curve(n_texts, of_score(counts), entities_per_text)
 

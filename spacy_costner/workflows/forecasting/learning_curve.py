@@ -1,12 +1,11 @@
-"""Measure a learning curve: train models on growing parts of a corpus, and score them on held-out
-docs.
+"""Measure a learning curve: train models on increasingly large parts of a corpus, and score them on
+held-out docs.
 
 The texts are shuffled and divided into K consecutive folds. The models that predict a fold are
 trained on different numbers of the texts following it, from a small part to all K - 1 other folds.
-After the last text, the order continues with the first text. This means that smaller parts are
-contained in larger parts, that each text occurs equally often in the parts of each size, and that
-all docs are predicted by a model of each size. Docs with the same text are counted, and ordered, as
-a single text.
+The order wraps around from the last text to the first. Smaller parts are therefore contained in
+larger parts, each text occurs equally often in the parts of each size, and each doc is predicted by
+one model for each size. Docs with the same text are treated as a single text.
 """
 
 from collections.abc import Sequence
@@ -34,11 +33,11 @@ class LearningCurve(NamedTuple):
     """Entity counts on held-out texts, for models trained on parts of different sizes. P is the
     number of parts, U the number of distinct texts, and L the number of labels.
 
-    n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds.
-        Ascending. Shape: (P,)
+    n_texts (Floats1d): The number of distinct training texts in each part, averaged over folds, in
+        ascending order. Shape: (P,)
     labels (Sequence[str]): The labels.
     counts (Floats4d): The number of correct, wrong and missed entities (tp, fp, fn) for each text
-        and label, averaged over all docs with this text. The last column of labels is for all other
+        and label, averaged over all docs with this text. The last label column counts all other
         labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
     """
 
@@ -64,7 +63,7 @@ class Fold(NamedTuple):
     """The docs of a fold, and the training docs for each part.
 
     is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-    parts (list[Array1d]): Whether each doc is in the part, for all parts. Shapes: (docs,)
+    parts (list[Array1d]): For each part, whether each doc is in the part. Shapes: (docs,)
     """
 
     is_held_out: Array1d
@@ -72,9 +71,9 @@ class Fold(NamedTuple):
 
 
 def divide(text_of_doc: Ints1d, *, n_folds: int, seed: int) -> tuple[list[Fold], Floats1d]:
-    """Divide docs into folds, and the docs outside of each fold into growing parts.
+    """Divide docs into folds, and select increasingly large parts of the docs outside each fold.
 
-    text_of_doc (Ints1d): The index of the text of each doc: see `number_texts`. Shape: (docs,)
+    text_of_doc (Ints1d): The text index of each doc. See `number_texts`. Shape: (docs,)
     n_folds (int): The number of folds.
     seed (int): The random seed for the order of the texts.
     RETURNS (tuple[list[Fold], Floats1d]): The folds, and the number of texts in each part, averaged
@@ -109,7 +108,7 @@ def divide(text_of_doc: Ints1d, *, n_folds: int, seed: int) -> tuple[list[Fold],
 def measure_curve(
     training: FoldTraining, examples: Sequence[Example], *, n_folds: int = N_FOLDS, seed: int = 0
 ) -> LearningCurve:
-    """Measure a learning curve: see the module docstring.
+    """Measure a learning curve as described in the module docstring.
 
     training (FoldTraining): The training settings of the models, with all labels of the component.
     examples (Sequence[Example]): The docs. They must not be empty.
@@ -153,7 +152,7 @@ def count_entities(
 
     dev (DevPredictions): The held-out docs.
     predicted (Entities): The predicted entities to count.
-    text_of_doc (Ints1d): The index of the text of each held-out doc. Shape: (docs,)
+    text_of_doc (Ints1d): The text index of each held-out doc. Shape: (docs,)
     shape (tuple[int, ...]): The shape of the result.
     labels (Sequence[str]): The labels, in the order of the result.
     RETURNS (Floats3d): The counts tp, fp and fn. Shape: (U, L + 1, 3)

@@ -9,15 +9,16 @@ from spacy.tokens import Doc, Span
 from ...pipeline.scorers import Entity
 
 MAX_TOKENS = 60
-"""The maximum number of tokens in an excerpt. It contains the sentence with the mistake, or a part
-of it if the sentence is longer."""
+"""The maximum number of tokens in an excerpt. An excerpt is the sentence with the mistake, or a
+part of the sentence if it is longer."""
 
 MIN_TOKENS_AROUND = 10
-"""The minimum number of tokens around a mistake, even if the mistake itself has `MAX_TOKENS`."""
+"""The minimum number of tokens around a mistake, even if the mistake itself spans `MAX_TOKENS`
+tokens."""
 
 
 class Mark(NamedTuple):
-    """An entity that is marked in a text.
+    """A marked entity in a text.
 
     start (int): The offset of the first character of the entity in the text.
     end (int): The offset after the last character.
@@ -35,7 +36,7 @@ class Mark(NamedTuple):
 
 
 def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """Return the span from the first to the last entity.
+    """Return the smallest span that covers all entities.
 
     sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
     RETURNS (tuple[int, int]): The first token, and the token after the last.
@@ -45,7 +46,7 @@ def covering_span(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
 
 
 class Excerpt(NamedTuple):
-    """The text around a mistake, with all entities in it, including those of other mistakes.
+    """The text around a mistake, with all entities in it, including entities of other mistakes.
 
     text (str): The text.
     annotated (list[Mark]): All annotated entities in the text.
@@ -115,11 +116,12 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """Choose which part of a doc to show around some tokens: their sentences (or the whole doc, if
-    sentence boundaries aren't set) or, if these are too long, a number of tokens on each side.
+    """Choose the part of a doc to show around a span: its sentences or, if they are too long, a
+    limited number of tokens on each side. If sentence boundaries aren't set, the doc is treated as
+    a single sentence.
 
     doc (Doc): The doc.
-    begin, end (int): The first of the tokens, and the token after the last.
+    begin, end (int): The first token of the span, and the token after the last.
     RETURNS (tuple[int, int]): The first token to show, and the token after the last.
     """
     sentences_begin = 0

@@ -1,8 +1,8 @@
-"""Explain a linear model and its predictions by feature weights.
+"""Explain a linear model and its predictions based on the model's weights.
 
 A linear model has a weight for each pair of a feature and a tag, and for each transition between
-two tags. The score of a path is the sum of the weights of its tags, for the features of their
-tokens, and of its transitions. The best path is the path with the highest score.
+two tags. The score of a path is the sum of its transition weights and, for each token, the weights
+of the token's features for its tag. The best path is the path with the highest score.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class FeatureWeight(NamedTuple):
 
 
 class TagWeights(NamedTuple):
-    """The strongest features of a tag.
+    """The strongest features for a tag.
 
     tag (str): The tag.
     in_favour (list[FeatureWeight]): The features with the largest positive weights.
@@ -51,8 +51,8 @@ class TagWeights(NamedTuple):
 
 
 class TransitionWeights(NamedTuple):
-    """The weights of transitions between K tags, [from, to]. The weight is None if the tag scheme
-    doesn't allow the transition.
+    """The weights of transitions between K tags, indexed as [from, to]. The weight is None if the
+    tag scheme doesn't allow the transition.
 
     origins (list[str]): The tags, and the start of a sequence.
     targets (list[str]): The tags, and the end of a sequence.
@@ -65,7 +65,7 @@ class TransitionWeights(NamedTuple):
 
 
 class TokenReason(NamedTuple):
-    """The reasons for the tag of a token in the best path.
+    """The reasons for a token's tag in the best path.
 
     token (str): The text of the token.
     tag (str): The tag.
@@ -84,9 +84,9 @@ class TokenReason(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The weights of a model, and the reasons for its prediction of a text.
+    """The weights of a model, and the reasons for its prediction for a text.
 
-    tags (list[TagWeights]): The strongest features of each tag.
+    tags (list[TagWeights]): The strongest features for each tag.
     transitions (TransitionWeights): The transition weights.
     tokens (list[TokenReason]): The reasons for the tag of each token. Empty if there is no text.
     """
@@ -103,13 +103,13 @@ def explain(
     text: str | None = None,
     n_features: int = 10,
 ) -> Explanation:
-    """Explain a linear model, or the linear part of a hybrid model, by its weights.
+    """Explain a linear model, or the linear part of a hybrid model, based on its weights.
 
     nlp (Language): The trained pipeline.
     name (str): Name of the component.
     text (str | None): Text to predict and explain.
     n_features (int): Number of features to show per tag and token.
-    RETURNS (Explanation): The strongest features of each tag, the transition weights, and the
+    RETURNS (Explanation): The strongest features for each tag, the transition weights, and the
         reasons for the tag of each token of the text.
     RAISES (ValueError): If the component is missing, or its model has no sparse features or isn't
         initialized.
@@ -165,9 +165,9 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Combine `transitions`, `start` and `end` into a table, [from, to]. The last row is the start,
-    and the last column is the end. The last cell of the diagonal is 0 or False, because there is no
-    transition from the start to the end. Shape: (K + 1, K + 1)"""
+    """Combine `transitions`, `start` and `end` into a table, indexed as [from, to]. The last row is
+    the start, and the last column is the end. The last cell of the diagonal is 0 or False, because
+    there is no transition from the start to the end. Shape: (K + 1, K + 1)"""
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
@@ -180,18 +180,18 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """Explain the tag of each token of a doc in the best path, with up to `n_features` features per
-    token. The component may predict a different path if its decoding isn't Viterbi."""
+    """Explain each token's tag in the best path of a doc, with up to `n_features` features per
+    token. The component may predict a different path if it doesn't use Viterbi decoding."""
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)
-    # As in prediction, existing entities of the doc are treated as certain.
+    # As in prediction, existing entities in the doc are treated as certain.
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
     transitions = transitions_of_path(weights, path, scores.lengths)
 
-    # The contributions of static vectors and the hidden layer to the scores, if the model has them,
-    # and their names. Shape: (N, terms, K)
+    # The contributions of any static vectors and hidden layer to the scores, and the names of these
+    # terms. Shape: (N, terms, K)
     batch = find_features(ner.model, [doc])
     term_names = features_of_model.vector_names()
     terms = weights.score_vectors(batch)
@@ -228,8 +228,8 @@ def explain_tokens(
 
 
 def transitions_of_path(weights: SparseWeights, path: Ints1d, lengths: Ints1d) -> Floats1d:
-    """Return the weight of the transition to the tag of each token in a path. For the first token
-    of a sequence, this is the start weight. For the last token, the end weight is added.
+    """Return the weight of the transition to each token's tag in a path. For the first token of a
+    sequence, this is the start weight. For the last token, the end weight is added.
 
     weights (SparseWeights): The weights of a linear model.
     path (Ints1d): The tag of each token. Shape: (N,)

@@ -16,11 +16,11 @@ from ...types import Cost
 
 
 class Confusion(NamedTuple):
-    """The confusion matrix of labels by cost, summed over tokens.
+    """The confusion matrix of labels, with costs summed over tokens.
 
     labels (list[str]): The labels with mistakes, followed by O.
-    cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal contains the
-        cost of wrong boundaries. Shape: (labels, labels)
+    cost (Floats2d): The cost of each pair of labels, indexed as [gold, predicted]. The diagonal
+        contains the cost of wrong boundaries. Shape: (labels, labels)
     """
 
     labels: list[str]
@@ -41,8 +41,8 @@ class ConfigCost(NamedTuple):
 
 
 def find_cost(component: dict[str, Any]) -> ConfigCost:
-    """Create the cost and the label tree defined in a component's config. They are looked up in its
-    scorer, its loss and its decoding, in this order.
+    """Create the cost and the label tree defined in a component's config. They are looked up in the
+    component's scorer, loss and decoding, in this order.
 
     component (dict[str, Any]): The interpolated config block of the component.
     RETURNS (ConfigCost): The cost and the tree.
@@ -84,8 +84,8 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
     RETURNS (Confusion): The confusion matrix.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
-    # The cost and number of wrong tokens, [gold, predicted]. Use float64, because they are summed
-    # over all tokens. Shape: (labels, labels)
+    # The cost and number of wrong tokens, indexed as [gold, predicted]. Use float64, because they
+    # are summed over all tokens. Shape: (labels, labels)
     cost = pairs.over_labels(cost_table.astype("float64"))
     is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for pairs of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)

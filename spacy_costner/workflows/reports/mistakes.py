@@ -29,7 +29,7 @@ REPORTED_KINDS = (MISSING_ENTITY, SPURIOUS_ENTITY, WRONG_LABEL, WRONG_BOUNDARY, 
 
 
 class Sides(NamedTuple):
-    """The entities of a doc and their probabilities, or None for unknown probabilities.
+    """The entities of a doc and their probabilities. Unknown probabilities are None.
 
     annotated (dict[Entity, float | None]): The annotated entities.
     predicted (dict[Entity, float | None]): The predicted entities.
@@ -59,7 +59,7 @@ class Mistake(NamedTuple):
 
 
 class TotalsOfKind(NamedTuple):
-    """The number and total cost of the mistakes of a kind.
+    """The number and total cost of the mistakes of one kind.
 
     n_mistakes (int): The number of mistakes.
     cost (float): The sum of their costs.
@@ -73,7 +73,7 @@ class RankedMistake(NamedTuple):
     """A mistake with its two sides. Mistakes are ranked by cost, then by confidence.
 
     cost (float): The cost of the mistake.
-    confidence (float): The confidence of the model: see `confidence_in`.
+    confidence (float): The model's confidence in the mistake. See `confidence_in`.
     kind (str): One of `REPORTED_KINDS`.
     doc (int): The index of the doc: see `Mistake`.
     annotated (list[Entity]): The annotated entities of the mistake.
@@ -92,7 +92,7 @@ def rank_mistakes(
     sides_of_docs: Sequence[Sides], pairs: TagPairs, cost_table: Floats2d
 ) -> list[RankedMistake]:
     """Find the mistakes in docs, and rank them by cost in descending order. If costs are equal,
-    mistakes with a higher confidence are first.
+    mistakes with a higher confidence come first.
 
     sides_of_docs (Sequence[Sides]): The annotated and predicted entities of each doc.
     pairs (TagPairs): The gold and predicted tags of the tokens of all docs.
@@ -123,9 +123,9 @@ def rank_mistakes(
 
 
 def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
-    """Compute the confidence of the model in a mistake: the highest probability of its predicted
-    entities. If there are none, it is one minus the highest probability of its annotated entities.
-    Unknown probabilities count as 0. `sides` contains all entities of the doc."""
+    """Compute the model's confidence in a mistake: the highest probability of its predicted
+    entities. If nothing is predicted, it is one minus the highest probability of its annotated
+    entities. Unknown probabilities count as 0. `sides` contains all entities of the doc."""
     highest_prob = 0.0
     if predicted:
         for entity in predicted:
@@ -139,8 +139,8 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
 def show_mistake(
     mistake: RankedMistake, dev: DevPredictions, sides_of_docs: Sequence[Sides]
 ) -> Mistake:
-    """Add the text around a mistake, and all entities in this text, including those of other
-    mistakes.
+    """Add the surrounding text to a mistake, with all entities in this text, including entities of
+    other mistakes.
 
     mistake (RankedMistake): The mistake.
     dev (DevPredictions): The docs.
@@ -182,7 +182,7 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
     # The number of unannotated tokens before each token, followed by their total number. All tokens
-    # of an entity are annotated if this number is the same at its begin and its end.
+    # of an entity are annotated if this number is the same at its start and its end.
     # Shape: (N + 1,)
     n_unannotated_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
     is_annotated = n_unannotated_before[predicted.begin] == n_unannotated_before[predicted.end]
@@ -194,9 +194,9 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     gold_of_model = gold.select(gold.label < len(posterior.tags.labels))
     gold_probs = posterior.entity_probs(gold_of_model).tolist()
     probs = dict(zip(list_entities(gold_of_model, tags.labels), gold_probs))
-    # Use the probabilities of predicted entities from the prediction, because it also includes the
-    # labels below an inner node of a label tree. Gold entities that aren't predicted keep their
-    # probabilities.
+    # For predicted entities, use the probabilities from the prediction, because the probability of
+    # an inner node of a label tree includes all labels below it. Gold entities that aren't
+    # predicted keep their probabilities.
     if prediction.probs is not None:
         predicted_entities = list_entities(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
@@ -209,7 +209,7 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
 def split_by_doc(
     entities: Iterable[Entity], probs: Mapping[Entity, float], doc_lengths: Ints1d
 ) -> list[dict[Entity, float | None]]:
-    """Split entities by doc. The input token indices are relative to the concatenated docs, the
+    """Split entities by doc. The input token indices are relative to the concatenated docs, and the
     output indices are relative to each doc. Unknown probabilities are None. Shape of the lengths:
     (B,)"""
     # The first token of each doc, followed by the total number of tokens. Shape: (B + 1,)
@@ -244,7 +244,7 @@ def group_overlapping(
 ) -> list[tuple[list[Entity], list[Entity]]]:
     """Divide the gold and predicted entities of a doc into groups of overlapping entities. Two
     entities are in the same group if they overlap, or are connected by a chain of overlapping
-    entities. Returns the gold and the predicted entities of each group, in document order."""
+    entities. Return the gold and predicted entities of each group, in document order."""
     gold_side = 0
     predicted_side = 1
     entities_and_sides = [(entity, gold_side) for entity in gold]

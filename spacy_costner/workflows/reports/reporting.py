@@ -48,7 +48,7 @@ UNPREDICTABLE = (
     "annotated entities can't be predicted: they begin in one sentence or line and end in another "
     "(see sentence_boundaries)"
 )
-"""The text on the page after the number of these entities."""
+"""The text that follows the number of such entities on the page."""
 
 CONFIDENCE = Confidence(spans_key="report")
 """Writes the probabilities of predicted entities to `doc.spans["report"]` of the report's docs."""
@@ -58,19 +58,20 @@ class Report(NamedTuple):
     """The evaluation of a pipeline on a corpus.
 
     pipeline, version (str): The name and version of the pipeline.
-    facts (dict[str, str]): The facts about the corpus and the component at the top of the page.
+    facts (dict[str, str]): The facts about the corpus and the component, shown at the top of the
+        page.
     docs, tokens (int): The number of annotated docs and tokens.
     total (PRFScore): True positives, false positives and false negatives of all entities.
-    intervals (ScoreIntervals | None): The confidence intervals of the scores over docs. None if
-        there are fewer than `MIN_DOCS`.
-    labels (dict[str, PRFScore]): The counts by label, or inner node of the label tree.
+    intervals (ScoreIntervals | None): The confidence intervals of the scores, bootstrapped over
+        docs. None if there are fewer than `MIN_DOCS` docs.
+    labels (dict[str, PRFScore]): The counts by label or inner node of the label tree.
     levels (dict[str, PRFScore]): The counts by level of the label tree.
     scores (dict[str, Any]): The scores that require costs or probabilities: see
         `scorers.cost_scores`.
     curves (dict[str, list[OperatingPoint]]): Precision and recall for each threshold and each bias.
-    thresholds (list[ThresholdCounts]): The number of entities for each threshold.
+    thresholds (list[ThresholdCounts]): The entity counts for each threshold.
     parameter (str | None): The parameter of the decoding that can be changed by `tune`, "threshold"
-        or "bias". None if the decoding has neither of them.
+        or "bias". None if the decoding has neither.
     setting (OperatingPoint): The current value of this parameter, with precision and recall. The
         value is NaN if there is no parameter.
     guarantee (list[ObservedMissRate]): Guaranteed and observed miss rates: see `observe`.
@@ -78,13 +79,13 @@ class Report(NamedTuple):
         guarantee.
     shift (str): The verdict on whether the docs are similar to the calibration docs. Empty if there
         are no calibration docs.
-    cost (str): The registered name of the cost. Empty if the config doesn't define one, and each
-        wrong tag costs 1.
+    cost (str): The registered name of the cost. Empty if the config doesn't define one, in which
+        case each wrong tag costs 1.
     confusion (Confusion): The confusion matrix of labels by cost.
-    kinds (dict[str, TotalsOfKind]): The totals of each kind of mistakes in `REPORTED_KINDS`.
+    kinds (dict[str, TotalsOfKind]): The totals for each kind of mistake in `REPORTED_KINDS`.
     mistakes (list[Mistake]): The mistakes with the highest cost. If costs are equal, mistakes with
-        a higher confidence are first.
-    transitions (TransitionWeights): The transitions of the chain.
+        a higher confidence come first.
+    transitions (TransitionWeights): The transition weights of the chain.
     notes (list[str]): Reasons why the scores may be misleading.
     """
 
@@ -128,7 +129,7 @@ def report(
     examples (Iterable[Example]): Annotated test docs that were not used for training, tuning or
         calibration.
     name (str): Name of the component.
-    n_mistakes (int): Number of mistakes to show, starting with the highest cost.
+    n_mistakes (int): Number of mistakes to show, costliest first.
     source (str): The path of the pipeline to show on the page.
     corpus (str): The path of the docs to show on the page.
     RETURNS (Report): The content of the page.
@@ -151,8 +152,8 @@ def report(
         must_share=False,  # reported as a fact: see `optional_facts`
     )
     dev = predict_dev(nlp, ner, examples)
-    # Warn if the sentences or tokenization differ from the docs that were used for tuning or
-    # calibration.
+    # Warn if the docs used for tuning or calibration were split into tokens or sentences
+    # differently.
     ner.compare_reading([eg.predicted for eg in dev.examples])
     # This must run before `predict` writes to the docs: see `DevPredictions.entropies`.
     shift = shift_text(ner, dev)
@@ -218,7 +219,8 @@ def report(
 
 
 def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str) -> dict[str, str]:
-    """Collect the settings of a component by name. `block` is the component's config block."""
+    """Collect the settings of a component, keyed by name. `block` is the component's config
+    block."""
     return {
         "model": block["model"]["@architectures"],
         "loss": block["loss"]["@losses"],
@@ -231,9 +233,9 @@ def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str)
 def optional_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """Collect the facts that only apply to some reports, by name: entities that can't be predicted,
-    a guaranteed miss rate, or no labels in common. `annotated_labels` are the labels of the
-    annotated entities."""
+    """Collect the facts that only apply to some reports, keyed by name: entities that can't be
+    predicted, a guaranteed miss rate, or no labels in common. `annotated_labels` are the labels of
+    the annotated entities."""
     facts: dict[str, str] = {}
     # If docs are split into sentences or lines, each of them is predicted separately, so an entity
     # that crosses a boundary can't be predicted.
@@ -267,7 +269,7 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
 
 def decoding_fact(name: str, decoding: dict[str, Any]) -> str:
     """Format the registered name of a decoding, its threshold or bias, and its values for
-    labels."""
+    individual labels."""
     words = [name]
     for parameter in TUNABLE:
         if parameter in decoding:

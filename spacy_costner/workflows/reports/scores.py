@@ -1,4 +1,4 @@
-"""Count the entities of docs, and compute the scores for all thresholds and biases."""
+"""Count the entities in docs, and compute the scores for all thresholds and biases."""
 
 import math
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from ..calibration.tuning import TUNABLE, OperatingPoint, decode_with_each_value
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
-"""The minimum number of docs to compute confidence intervals of scores."""
+"""The minimum number of docs required to compute confidence intervals."""
 
 
 class ScoreCounts(NamedTuple):
@@ -36,8 +36,8 @@ class ScoreCounts(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """The number of entities if all entities with a probability above a threshold are predicted.
-    The order of the fields is used by the script of the page.
+    """The entity counts if all entities with a probability above a threshold are predicted. The
+    page's script relies on the order of the fields.
 
     threshold (float): The threshold.
     n_correct (int): The number of correct entities.
@@ -77,8 +77,8 @@ def find_curves(
 
     dev (DevPredictions): The predictions.
     RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall
-        for each value, by "threshold" and "bias", and the number of entities for each threshold.
-    RAISES (ValueError): If there are no annotated entities that are scored: see `DevPredictions`.
+        for each value, keyed by "threshold" and "bias", and the entity counts for each threshold.
+    RAISES (ValueError): If there are no annotated entities to score. See `DevPredictions`.
     """
     curves: dict[str, list[OperatingPoint]] = {}
     thresholds: list[ThresholdCounts] = []
@@ -123,7 +123,7 @@ def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
 def count_entities(
     pairs_of_docs: EntityPairs, labels: Iterable[str], tree: Tree | None
 ) -> ScoreCounts:
-    """Count the correct, spurious and missing entities of docs: in total, by label, and by level of
+    """Count the correct, spurious and missing entities in docs: in total, by label, and by level of
     the label tree.
 
     pairs_of_docs (EntityPairs): The gold and predicted entities of each doc.
@@ -137,7 +137,7 @@ def count_entities(
     if tree is None:
         return ScoreCounts(total, by_label, levels={})
     # Inner nodes of the tree are only predicted, never annotated. A predicted node is correct for
-    # an entity with any label below it, so use the counts of its level.
+    # an entity with any label below it, so use the counts for its level.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
     levels: dict[str, PRFScore] = {}
     for level in range(1, tree.depth + 1):
