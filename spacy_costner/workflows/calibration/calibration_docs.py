@@ -77,8 +77,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
 
 def draw_uniformly(weights: Floats1d) -> Ints1d:
     """Select a uniform sample from docs that were drawn with unequal probabilities, by rejection
-    sampling: each text is equally likely to be selected. The test for a shift requires a uniform
-    sample.
+    sampling: each text is equally likely to be selected. The shift test requires a uniform sample.
 
     weights (Floats1d): The weight of each drawn doc: see `conformal_weights`. Shape: (D,)
     RETURNS (Ints1d): The indices of the selected docs, at least one. Shape: (selected docs,)

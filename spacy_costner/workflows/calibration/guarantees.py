@@ -76,9 +76,9 @@ def guarantee(
     file_tokens: bool = False,
     source: str = "calibration docs",
 ) -> Guarantee:
-    """Choose the thresholds of a component's set of spans on calibration docs, so that a guarantee
-    holds for docs from the same source. The set is stored in `doc.spans[spans_key +
-    "_guaranteed"]`.
+    """Choose the thresholds of a component's sets of spans on calibration docs, so that a guarantee
+    holds for other docs from the same source. The set of each doc is stored in `doc.spans[spans_key
+    + "_guaranteed"]`.
 
     nlp (Language): The trained pipeline. Its config, component and meta are updated.
     examples (Iterable[Example]): Annotated calibration docs that were not used for training,
@@ -95,14 +95,14 @@ def guarantee(
         share of docs with a missed entity). Docs without entities don't count.
     per_label (bool): Guarantee the limit for each label, with a separate threshold.
     by_group (str | None): A key of `doc.user_data` that stores the group of a doc. The limit is
-        guaranteed for each group. Docs of other groups get no set. With `confidence`, all
+        guaranteed for each group. Docs in other groups get no set. With `confidence`, all
         guarantees hold simultaneously.
     drawn (bool): Calibrate on docs that `draw` drew from new texts; all of them are required. The
-        guarantee then applies to these texts, on average over drawings, and replaces a guarantee
-        that doesn't hold for them.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. Saved with the pipeline, so that `watch` reads docs in the same way.
-    source (str): The name of the docs in the guarantee.
+        guarantee then applies to these texts, on average over drawings. Use this to replace a
+        guarantee that doesn't hold for them.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
+        Saved with the pipeline, so that `watch` reads docs in the same way.
+    source (str): The name of the docs, saved in the guarantee.
     RETURNS (Guarantee): The guarantee, its thresholds, and the other limits that can be guaranteed.
     RAISES (ValueError): If the component is missing, a term is out of range, the docs are training
         docs or don't match `drawn`, no docs with entities remain, none of their labels is known, or

@@ -25,7 +25,7 @@ class KeptPromise(NamedTuple):
 
     limit (float): The highest guaranteed miss rate.
     miss_rate (Interval): The estimated miss rate with its 95 % interval.
-    n_drawings_with_miss (int): The number of drawings of docs with a missed entity.
+    n_drawings_with_miss (int): The number of draws that selected a doc with a missed entity.
     """
 
     limit: float

@@ -19,7 +19,7 @@ from ...pipeline.doc_entropy import add_measures
 
 
 class ValueTest(NamedTuple):
-    """The test of the docs with one value of a key, or of all docs.
+    """The test of the docs with a given value of a key, or of all docs.
 
     value (str | None): The value of the key. None if all docs are tested.
     n_calibration (int): The number of calibration docs used for comparison.
@@ -152,9 +152,9 @@ def watch(
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:
-    """Check whether the calibration docs were read with the tokens and sentence starts of their
-    file. Other docs must be read in the same way. If the pipeline doesn't record this, it was
-    calibrated on plain text.
+    """Check whether the calibration docs were read with the tokens and sentence starts of the file.
+    Other docs must be read in the same way. If the pipeline doesn't record this, it was calibrated
+    on plain text.
 
     ner (CostSensitiveNER): The component with the calibration docs.
     RETURNS (bool): Whether the tokens and sentence starts of the file were used.

@@ -58,8 +58,8 @@ CUT = (
 )
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
-"""Components that set sentence starts (senter, sentencizer, parser) list one of these attributes as
-`assigns` in their metadata."""
+"""Components that set sentence starts (senter, sentencizer, parser) list one of these attributes
+under `assigns` in their metadata."""
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
@@ -197,7 +197,7 @@ def check_static_vectors(
 ) -> Iterator[Finding]:
     """Check that the words of the training docs have static vectors, if the model uses them as
     input: missing vectors are an error, low coverage is a warning. The vectors of
-    `initialize.vectors` are loaded into the pipeline, as in initialization."""
+    `initialize.vectors` are loaded into the pipeline, as during initialization."""
     # Only linear models and hybrids have this attribute and a feature template.
     if "build_vocab" not in ner.model.attrs:
         return

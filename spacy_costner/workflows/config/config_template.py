@@ -177,7 +177,7 @@ def config_value(value: Any) -> str:
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Create the config comments of a loss from its docstrings. Returns the lines of each comment,
+    """Create the config comments for a loss from its docstrings. Returns the lines of each comment,
     keyed by the name of the setting. The comment for the block itself has the key "". Blocks that
     aren't losses have no comments."""
     if "@losses" not in block:

@@ -142,7 +142,7 @@ def choose_multiplier(
 
     cost (Block | None): The block of the cost. None if mistakes have no cost.
     files (Mapping[str, str]): The cost files: see `GivenCosts`.
-    corpus (CorpusStatistics): The statistics of the training corpus, whose labels may be confused.
+    corpus (CorpusStatistics): The statistics of the training corpus, which determine the labels.
     """
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:
