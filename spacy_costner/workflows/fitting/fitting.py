@@ -61,7 +61,7 @@ def fit(
     calibrate (bool): Calibrate on the development corpus or, without one, on held-out folds.
     tune (str | None): Tune on the development corpus or, without one, on held-out folds: f,
         precision=0.9 or recall=0.9. See `workflows.tune`.
-    n_seeds (int): Number of training runs, whose weights are averaged.
+    n_seeds (int): Number of training runs whose weights are averaged.
     file_tokens (bool): Use the tokens and sentence starts of the development file, as `spacy apply`
         and `annotate` do, instead of only its text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if they don't fit into memory: docs are

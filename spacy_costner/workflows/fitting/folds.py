@@ -54,9 +54,9 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """The training settings shared by the models of all folds. They are pickled and sent to
-    workers. `is_small` indicates whether there are few docs in total, because the training method
-    depends on that number. If it is None, the docs of each model are counted. For `max_iterations`,
-    see `train_linear`. For the other fields, see `hold_out`."""
+    workers. `is_small` indicates whether there are few docs in total, which determines the training
+    method. If it is None, the docs of each model are counted. For `max_iterations`, see
+    `train_linear`. For the other fields, see `hold_out`."""
 
     config: Config
     labels: Sequence[str]
@@ -151,7 +151,7 @@ def hold_out(
         predicted docs are used.
     labels (Sequence[str]): The labels of the component.
     n_folds (int): Number of folds.
-    n_seeds (int): Number of training runs per fold, whose weights are averaged.
+    n_seeds (int): Number of training runs per fold whose weights are averaged.
     seed (int | None): Random seed for assigning texts to folds: see `assign_folds`.
     keeps_starts (bool): Whether models may use the sentence starts of predicted docs.
     prepare_component (PrepareComponent | None): Callback that receives the component of each fold

@@ -127,8 +127,8 @@ CHOSEN_BY = "chosen_by"
 """The metadata key of docs that were suggested rather than drawn at random."""
 
 PRICES = ("token", "doc")
-"""The values of the argument `per` of `suggest`: "token" for different prices, or "doc" for the
-same price for all docs."""
+"""The values of the argument `per` of `suggest`: "token" if the price of a doc depends on its
+tokens, or "doc" if all docs have the same price."""
 
 
 class Candidate(NamedTuple):
@@ -150,7 +150,7 @@ class Suggestion(NamedTuple):
     """A doc to annotate.
 
     place (int): The index of the doc in the pool.
-    score (float): The uncertainty about the doc. Without a model: see `suggest_first`.
+    score (float): The uncertainty about the doc. Without a model, see `suggest_first`.
     doc (Doc): The doc, with the predicted entities if there is a model.
     """
 
@@ -258,9 +258,8 @@ def suggest(
 def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
-    """Choose docs to annotate without a model, so that together they contain many frequent words.
-    The value of a word is the square root of the number of docs that contain it, or 0 if there is
-    only one.
+    """Without a model, choose docs to annotate that together contain many frequent words. The value
+    of a word is the square root of the number of docs that contain it, or 0 if there is only one.
 
     docs (Iterable[Doc]): The pool. Docs without words, and docs with the same text as an earlier
         doc, are skipped.
@@ -335,8 +334,8 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure the uncertainty of a component about docs and their words. Earlier components
-    annotate the docs first. `docs` are pairs of the index of a doc and the doc. Returns a candidate
+    """Measure the uncertainty of a component about docs and the words in them. Earlier components
+    annotate the docs first. `docs` contains pairs of a doc's index and the doc. Returns a candidate
     for each doc."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
