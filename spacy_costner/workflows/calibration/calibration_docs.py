@@ -112,7 +112,7 @@ def leave_out_unusable(
         if all of them are kept.
     RETURNS (tuple[list[Example], dict[str, int]]): The remaining docs, with the component's
         entities in `doc.ents`, and the number of docs of each kind. The counts include "docs
-        without entities", which are kept but don't count in a miss rate.
+        without entities", which are kept but don't count towards the miss rate.
     RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"

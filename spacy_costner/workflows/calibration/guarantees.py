@@ -224,9 +224,9 @@ def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[
 
 
 def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
-    """Create the error message for a limit that can't be guaranteed for any part. For each part, it
-    reports the lowest limit that can be guaranteed and the number of docs needed for the requested
-    limit."""
+    """Create the error message for a limit that can't be guaranteed for any part. For each part,
+    the message reports the lowest limit that can be guaranteed and the number of docs needed for
+    the requested limit."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be guaranteed, got {limit}"]

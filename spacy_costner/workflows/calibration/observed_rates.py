@@ -71,7 +71,7 @@ def measure_promise(
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` with the guarantee.
-    drawn_examples (Sequence[Example]): The annotated docs, without repetitions of docs that were
+    drawn_examples (Sequence[Example]): The annotated docs, without duplicates of docs that were
         drawn several times.
     drawings (Sequence[Drawing]): The drawing of each doc, with the number of times it was drawn.
     RETURNS (KeptPromise | None): The guaranteed and the estimated miss rate. None if the component

@@ -65,7 +65,7 @@ def score_spans(
     entropies: list[Floats1d] = []
     n_docs = 0  # the number of docs in previous batches
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
-        # All candidate spans of the batch. Shape of their scores: (S,)
+        # All candidate spans in the batch. Shape of their scores: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:

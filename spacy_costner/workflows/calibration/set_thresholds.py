@@ -99,7 +99,7 @@ def find_parts(
     """Choose a threshold for each part: for each group of docs and, if the terms are per label, for
     each label.
 
-    ner (CostSensitiveNER): The component whose labels have the guarantee.
+    ner (CostSensitiveNER): The component whose labels the guarantee covers.
     scored (ScoredSpans): The spans and the annotated entities of all docs: see `score_spans`.
     examples (Sequence[Example]): The D calibration docs.
     terms (Terms): The terms of the guarantee.

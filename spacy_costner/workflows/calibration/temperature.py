@@ -120,8 +120,8 @@ def calibrate(
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
     per_label (bool): Fit a temperature for each label.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. Saved with the pipeline, so that `watch` reads docs in the same way.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
+        Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If the component is missing, the docs have no annotation or none of its
@@ -209,8 +209,8 @@ def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Create a note for each temperature at the edge of its range. The docs don't determine the
-    best value of such a temperature."""
+    """Create a note for each temperature at the edge of its range. The best value of these
+    temperatures can't be determined from the docs."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         value_of_name[f"temperature of {label}"] = value

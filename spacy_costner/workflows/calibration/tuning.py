@@ -82,7 +82,7 @@ class Tuning(NamedTuple):
     parameter (str): The parameter: "threshold" or "bias".
     points (Sequence[OperatingPoint]): The scores for each value.
     chosen (OperatingPoint): The scores for the chosen value.
-    before (OperatingPoint): The scores of the previous decoding. Its value is NaN.
+    before (OperatingPoint): The scores of the previous decoding, with a value of NaN.
     held_out (OperatingPoint | None): The scores to expect on new data: each fold is scored with the
         best value for the other folds. None if the aim isn't F-beta or there are too few texts.
     is_set (bool): Whether the chosen value was set. False if the previous decoding is better: see

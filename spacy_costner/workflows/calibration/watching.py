@@ -85,12 +85,12 @@ def watch(
     key (str | None): A key of `doc.user_data`. The docs with each value of the key are tested
         against the calibration docs with the same value. The probability of a false alarm in any of
         these tests is at most the probability for a single test.
-    seed (int): Random seed for the order of the docs and for ties.
-    in_order (bool): Whether to test the docs in the given order, which also detects a change within
-        them. Otherwise, the order is random.
+    seed (int): Random seed for the order of the docs and for breaking ties.
+    in_order (bool): Whether to test the docs in the given order, so that a change within them is
+        also detected. Otherwise, the order is random.
     RETURNS (WatchResult): The tests, whether there is an alarm, and the expected scores.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key; if
-        it doesn't write confidences; or if it hasn't predicted one of the docs.
+        it doesn't write confidences; or if one of the docs wasn't predicted by it.
     """
     refuse_doc(docs)  # a single Doc is also iterable, but yields tokens
     # Initialize the expected numbers of entities. `shift` raises an error if the component has no

@@ -196,7 +196,7 @@ def check_static_vectors(
     nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
 ) -> Iterator[Finding]:
     """Check that the words of the training docs have static vectors, if the model uses them as
-    input: missing vectors are an error, low coverage is a warning. The vectors of
+    input: missing vectors are an error, and low coverage is a warning. The vectors of
     `initialize.vectors` are loaded into the pipeline, as during initialization."""
     # Only linear models and hybrids have this attribute and a feature template.
     if "build_vocab" not in ner.model.attrs:

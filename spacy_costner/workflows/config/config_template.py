@@ -41,7 +41,7 @@ class TemplateValues:
 
     version (str): The version of the package.
     has_mistakes (bool): Whether the cost of any kind of mistake is given.
-    has_probabilities (bool): Whether scores are probabilities after the last loss.
+    has_probabilities (bool): Whether scores are probabilities after training with the last loss.
     files (Mapping[str, str]): The cost files: see `GivenCosts`.
     reading_settings (Mapping[str, Any]): The settings of the readers, except `spans_key`.
     has_many_labels (bool): Whether the corpus has more than `MANY_LABELS`.
@@ -49,8 +49,8 @@ class TemplateValues:
     transformer_name (str): The name or folder of the transformer.
     transformer_size_factor (int): The number of batches over which gradients are accumulated, as
         recommended by spaCy.
-    components (Mapping[str, Sequence[str] | None]): The own labels of each component, or None for
-        all labels.
+    components (Mapping[str, Sequence[str] | None]): Each component's own labels, or None for all
+        labels.
     lossy_components (Sequence[str]): The components that can't predict all of their spans.
     loss (Block): The block of the loss.
     decoding_block (Block): The block of the decoding.

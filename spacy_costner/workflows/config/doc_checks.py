@@ -82,7 +82,7 @@ def check_docs(
     """Check each doc of a corpus individually (see `check_doc`). Also check that docs with the same
     words have the same entities, and that at least one token of the corpus is annotated as O.
 
-    YIELDS (Finding): A finding for each problem of each doc. Identical problems can be merged with
+    YIELDS (Finding): A finding for each problem in each doc. Identical problems can be merged with
         `join_findings`.
     """
     first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}

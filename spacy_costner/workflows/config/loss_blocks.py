@@ -18,7 +18,7 @@ RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"mu
 """The recommended settings of losses that differ from the defaults."""
 
 LATER_EPOCHS = 2
-"""The number of epochs for each loss in a schedule after the first."""
+"""The number of epochs for each loss after the first in a schedule."""
 
 FIRST_STEPS = 500
 """The approximate number of steps for the first loss in a schedule, if the number of epochs isn't

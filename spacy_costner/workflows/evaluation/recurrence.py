@@ -119,7 +119,7 @@ class KnownText(NamedTuple):
         return cls(set(times_of_passage), Recurring.from_counts(times_of_passage.values()), path)
 
     def find_in(self, docs: Iterable[Doc]) -> Recurrence:
-        """Count the known passages of docs."""
+        """Count the known passages in docs."""
         n_known = 0
         n_passages = 0
         for doc in docs:
@@ -140,7 +140,7 @@ class KnownText(NamedTuple):
 
         The two shares are p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of recurring
         passages, if r of the N passages of the training corpus recur; and p_2, the share of the n
-        passages of docs that are known. The upper limit of p_2 is
+        passages in the docs that are known. The upper limit of p_2 is
 
             max(p_1, MAX_KNOWN_SHARE) + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
         """

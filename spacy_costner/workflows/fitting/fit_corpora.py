@@ -1,4 +1,4 @@
-"""Read and report the corpora that `fit` uses for training and evaluation."""
+"""Read the corpora that `fit` uses for training and evaluation, and report on them."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping

@@ -24,7 +24,7 @@ from ..config.unknown_settings import check_overrides, check_settings
 from ..result_cache import fingerprint
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
-"""If the base config uses this scorer, variants are compared by the cost of the scorer."""
+"""If the base config uses this scorer, variants are compared using the scorer's cost."""
 
 SAME_FOR_ALL = {
     "seed",

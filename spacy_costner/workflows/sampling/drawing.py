@@ -330,7 +330,7 @@ def sample_of_session(drawings: Sequence[SessionDrawing], n_docs: int) -> Sample
         no annotated texts, or `n_docs` includes other texts. Also if only some of the texts are
         from Label Studio.
     """
-    # The number of texts of each addition. It is 0 for Label Studio, where `serve` doesn't count
+    # The number of texts in each addition. It is 0 for Label Studio, where `serve` doesn't count
     # them.
     sizes = {drawing.addition: drawing.added for drawing in drawings}
     if [*sizes] == [OF_LABEL_STUDIO]:

@@ -151,8 +151,8 @@ def count_drawn(
 ) -> dict[str, DrawnCounts]:
     """Count the entities in drawn docs by label.
 
-    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels,
-        their expected counts are 0.
+    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels, the
+        expected counts of those labels are 0.
     annotated (Sequence[Doc]): The distinct drawn docs with their annotation.
     expected (Expectations): The expected counts.
     times (Ints1d): The number of times each doc was drawn. Shape: (docs,)

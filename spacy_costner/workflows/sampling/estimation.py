@@ -37,11 +37,12 @@ MIN_DRAWINGS = 30
 see the simulation in `benchmarks/estimate.py`."""
 
 MIN_ENTITIES = 20
-"""The minimum number of entities of a label in the drawn docs to estimate their total number."""
+"""The number of entities of a label that the drawn docs must contain to estimate the label's
+total."""
 
 MIN_OF_EACH = 10
-"""The minimum number of correct entities, and of wrong or missed entities, in the drawn docs to
-estimate a score."""
+"""The number of correct entities, and of wrong or missed entities, that the drawn docs must contain
+to estimate a score."""
 
 ALL_LABELS = "all"
 """The label of the estimates over all labels."""

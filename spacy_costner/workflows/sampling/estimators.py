@@ -215,8 +215,8 @@ def estimate_share(
 
     Share and margin are computed as in `estimate_ratio`. The interval is computed for the log odds,
     so its ends are between 0 and 1, and it has better coverage in small samples. Because both
-    counts are estimates, the ratio may not be between 0 and 1. In this case it has no log odds, and
-    the interval of `estimate_ratio` is used.
+    counts are estimates, the ratio isn't always between 0 and 1. If it isn't, it has no log odds,
+    and the interval of `estimate_ratio` is used.
 
     part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
     sample (Sample): The sample, with at least 2 draws.

@@ -29,8 +29,8 @@ from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
 MIN_SHARE = 0.02
-"""A word is uncertain if the total uncertainty of its tokens in the doc is above this fraction of
-the highest total."""
+"""A word is uncertain if the total uncertainty of its occurrences in the doc is above this fraction
+of the highest total."""
 
 DECAY = 0.5
 """The factor by which the worth of a word is multiplied for each chosen doc in which the word is
@@ -361,7 +361,7 @@ def measure_pool(
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
     """Skip docs without words, and docs with the same text as an earlier doc or an annotated doc,
-    ignoring whitespace. Yields the index and the doc for all other docs."""
+    ignoring whitespace. Yields the index and the doc for each remaining doc."""
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words
     for index, doc in enumerate(docs):
