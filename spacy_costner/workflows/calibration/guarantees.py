@@ -3,8 +3,8 @@
 The set of a doc contains the spans whose score is at least a threshold. The thresholds are chosen
 on calibration docs with conformal methods (`metrics/conformal.py`), so the guarantee holds for
 other docs from the same source. A guarantee states a limit: for example, the set misses at most 5 %
-of the entities. It applies to all docs together or to each part separately: to each label, each
-group of docs, or each label within each group.
+of the entities. The guarantee applies to all docs together or to each part separately: to each
+label, each group of docs, or each label within each group.
 
 Each step has its own module: `calibration_docs` selects the docs to use, `scored_spans` scores
 their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a guarantee with

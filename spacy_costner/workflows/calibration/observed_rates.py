@@ -67,7 +67,7 @@ def measure_promise(
     drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
     """Estimate the miss rate of a component's current guarantee for the texts that docs were drawn
-    from. It is the mean miss rate of the texts with entities.
+    from. The estimate is the mean miss rate of the texts with entities.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` with the guarantee.

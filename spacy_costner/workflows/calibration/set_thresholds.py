@@ -1,4 +1,4 @@
-"""Choose the threshold for each part of the docs, so that the sets of spans satisfy a limit: a
+"""Choose the threshold for each part of a guarantee, so that the sets of spans satisfy a limit: a
 maximum miss rate or a maximum share of false alarms.
 
 A part is a group of docs, a label, or a label within a group. The methods are implemented in

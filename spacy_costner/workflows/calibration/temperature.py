@@ -3,7 +3,7 @@
 Scores are divided by the temperature before they are converted to probabilities. The best
 temperature minimises the log loss of the predicted entities, so that correct entities get high
 probabilities and wrong entities get low ones. There is one overall temperature and, optionally, a
-separate temperature for each label. Their logarithms are optimised with L-BFGS.
+separate temperature for each label. The logarithms of the temperatures are optimised with L-BFGS.
 """
 
 import warnings

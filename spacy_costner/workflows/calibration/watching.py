@@ -1,9 +1,9 @@
 """Test whether new texts still resemble the calibration docs of a pipeline. No annotation is
 needed.
 
-The test is implemented in `metrics/shift.py`. It compares the scores of new docs with the scores of
-the calibration docs. If docs have a key, such as "hospital", the docs with each value of the key
-are tested separately against the calibration docs with the same value.
+The test, which is implemented in `metrics/shift.py`, compares the scores of new docs with the
+scores of the calibration docs. If docs have a key, such as "hospital", the docs with each value of
+the key are tested separately against the calibration docs with the same value.
 """
 
 from collections import Counter

@@ -100,8 +100,8 @@ def make_values(plan: Plan) -> TemplateValues:
         cost_or_reference = "${components.ner.scorer.cost}"
     elif options.loss is None:
         # No cost is given. For small corpora, `choose_losses` may still choose a loss that requires
-        # a cost. It is then set to `HIGH_COST_OF_MISSES`. The other losses that may be chosen don't
-        # use a cost.
+        # a cost. The cost is then set to `HIGH_COST_OF_MISSES`. The other losses that may be chosen
+        # don't use a cost.
         cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
@@ -178,8 +178,8 @@ def config_value(value: Any) -> str:
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     """Create the config comments for a loss from its docstrings. Returns the lines of each comment,
-    keyed by the name of the setting. The comment for the block itself has the key "". Blocks that
-    aren't losses have no comments."""
+    keyed by the name of the setting. The comment for the block itself is stored under "". Blocks
+    that aren't losses have no comments."""
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))

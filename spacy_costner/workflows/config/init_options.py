@@ -109,7 +109,7 @@ def check_options(options: InitOptions) -> None:
     """Run the checks that don't require the corpus.
 
     RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options can't
-        be combined, or a new folder already exists.
+        be combined, or the vectors folder already exists.
     RAISES (ImportError): If spaCy doesn't support the language.
     """
     get_lang_class(options.lang)  # raises an error for an unknown language

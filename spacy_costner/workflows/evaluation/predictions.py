@@ -40,7 +40,7 @@ class DevPredictions(NamedTuple):
     examples (list[Example]): The predicted docs as passed to the component, and the annotated docs.
         If the component has a `spans_key`, its spans become the entities of the annotated docs, and
         the predicted docs have no entities.
-    posterior (Posterior): The posterior of the tokens of all docs, concatenated.
+    posterior (Posterior): The posterior of the concatenated tokens of all docs.
     gold (Entities): The annotated entities that count. The label is -1 if it is unknown to the
         component.
     is_counted (Array1d): Whether each token is annotated and not preset. Shape: (N,)
@@ -97,7 +97,7 @@ class DevPredictions(NamedTuple):
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of_entity(self, entities: Entities) -> Ints1d:
-        """Return the index of the doc of each entity. Shape: (E,)"""
+        """Return the index of the doc that contains each entity. Shape: (E,)"""
         doc_ends = numpy.cumsum(self.posterior.doc_lengths)
         # An entity is in the first doc that ends after the entity's first token.
         return numpy.searchsorted(doc_ends, entities.begin, side="right")

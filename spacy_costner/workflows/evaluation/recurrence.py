@@ -74,8 +74,8 @@ class KnownText(NamedTuple):
     """The text that a component has seen during training, or would see.
 
     ids (set[int]): The hashes of its passages: see `passage_ids`.
-    recurring (Recurring): The number of passages that recur in the training corpus. Its counts are
-        0 if they are unknown.
+    recurring (Recurring): The number of passages that recur in the training corpus. Both counts are
+        0 if unknown.
     path (str | None): The path of the training corpus, if known.
     place (str): The source of the text, for use in sentences.
     """
@@ -129,7 +129,7 @@ class KnownText(NamedTuple):
         return Recurrence(n_known, n_passages, self.place)
 
     def knows(self, doc: Doc) -> bool:
-        """Check whether at least half of the passages of a doc are known. A doc without passages
+        """Check whether at least half of the passages in a doc are known. A doc without passages
         isn't known."""
         found = self.find_in([doc])
         return found.n_recurring > 0 and found.share >= 0.5

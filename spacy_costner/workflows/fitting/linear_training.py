@@ -78,9 +78,9 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.
-    in_memory (bool): Whether to keep the corpus in memory. It is then read only once, for both
-        initialization and training. This is much faster than spaCy's `init_nlp`, which reads it
-        twice.
+    in_memory (bool): Whether to keep the corpus in memory. The corpus is then read only once, for
+        both initialization and training. This is much faster than spaCy's `init_nlp`, which reads
+        it twice.
     RETURNS (Iterable[Example]): The examples. If they aren't in memory, they can only be iterated
         over once.
     """

@@ -156,8 +156,7 @@ def save_trained(
     scores: Mapping[str, Any],
     losses: Mapping[str, float],
 ) -> None:
-    """Save a pipeline as `spacy train` does. Its meta contains the scores, and the losses that are
-    finite.
+    """Save a pipeline as `spacy train` does. Its meta contains the scores and the finite losses.
 
     path (Path): The output folder.
     nlp (Language): The pipeline.

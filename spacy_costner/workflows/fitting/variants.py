@@ -250,8 +250,8 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """Read the changes to the base config from the config of a loss: all of its [components], its
-    [training] settings except `SAME_FOR_ALL`, and the callbacks in [initialize], except for the
+    """Read the changes that the config of a loss makes to the base config: all of its [components],
+    its [training] settings except `SAME_FOR_ALL`, and the callbacks in [initialize], except for the
     callback that sets the evaluation frequency. The config must contain the component."""
     config = open_config(path)
     if component not in config.get("components", {}):

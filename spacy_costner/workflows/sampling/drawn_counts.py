@@ -114,9 +114,9 @@ def expect_texts(
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """Return a key for each entity in a doc: its start, end and label. Offsets don't count
-    whitespace, so the keys of two docs with the same words can be compared even if their
-    tokenization or whitespace differs.
+    """Return a key for each entity in a doc: its start, end and label. Offsets ignore whitespace,
+    so the keys of two docs with the same words can be compared even if their tokenization or
+    whitespace differs.
 
     doc (Doc): The doc.
     labels (Collection[str] | None): The labels of the entities to include. If None, all are

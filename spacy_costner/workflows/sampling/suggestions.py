@@ -61,8 +61,8 @@ class Uncertainty(NamedTuple):
 
 
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by entropy, in nats: the entropy of the path of each doc, and of the tag
-    of each token.
+    """Measure uncertainty by entropy, in nats: the entropy of each doc's path, and of each token's
+    tag.
 
         - sum_y p(y) log p(y)
 
