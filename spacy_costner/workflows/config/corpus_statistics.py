@@ -1,4 +1,4 @@
-"""Statistics of the training corpus that determine settings of the config."""
+"""Statistics of the training corpus, which determine settings in the config."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ SPACY_EMBED_ROWS = 5000
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """The properties of a training corpus that determine settings of the config. The defaults
+    """The properties of a training corpus, which determine settings in the config. The defaults
     represent an unknown corpus, which is assumed to be large.
 
     doc_lengths (Sequence[int]): The number of tokens of each doc.
