@@ -77,8 +77,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
 
 def draw_uniformly(weights: Floats1d) -> Ints1d:
     """Select a uniform sample from docs that were drawn with unequal probabilities, by rejection
-    sampling: each text is equally likely to be selected. The test for a shift requires a uniform
-    sample.
+    sampling: each text is equally likely to be selected. The shift test requires a uniform sample.
 
     weights (Floats1d): The weight of each drawn doc: see `conformal_weights`. Shape: (D,)
     RETURNS (Ints1d): The indices of the selected docs, at least one. Shape: (selected docs,)
@@ -113,7 +112,7 @@ def leave_out_unusable(
         if all of them are kept.
     RETURNS (tuple[list[Example], dict[str, int]]): The remaining docs, with the component's
         entities in `doc.ents`, and the number of docs of each kind. The counts include "docs
-        without entities", which are kept but don't count in a miss rate.
+        without entities", which are kept but don't count towards the miss rate.
     RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"

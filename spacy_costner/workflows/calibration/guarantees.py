@@ -3,8 +3,8 @@
 The set of a doc contains the spans whose score is at least a threshold. The thresholds are chosen
 on calibration docs with conformal methods (`metrics/conformal.py`), so the guarantee holds for
 other docs from the same source. A guarantee states a limit: for example, the set misses at most 5 %
-of the entities. It applies to all docs together or to each part separately: to each label, each
-group of docs, or each label within each group.
+of the entities. The guarantee applies to all docs together or to each part separately: to each
+label, each group of docs, or each label within each group.
 
 Each step has its own module: `calibration_docs` selects the docs to use, `scored_spans` scores
 their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a guarantee with
@@ -76,9 +76,9 @@ def guarantee(
     file_tokens: bool = False,
     source: str = "calibration docs",
 ) -> Guarantee:
-    """Choose the thresholds of a component's set of spans on calibration docs, so that a guarantee
-    holds for docs from the same source. The set is stored in `doc.spans[spans_key +
-    "_guaranteed"]`.
+    """Choose the thresholds of a component's sets of spans on calibration docs, so that a guarantee
+    holds for other docs from the same source. The set of each doc is stored in `doc.spans[spans_key
+    + "_guaranteed"]`.
 
     nlp (Language): The trained pipeline. Its config, component and meta are updated.
     examples (Iterable[Example]): Annotated calibration docs that were not used for training,
@@ -95,14 +95,14 @@ def guarantee(
         share of docs with a missed entity). Docs without entities don't count.
     per_label (bool): Guarantee the limit for each label, with a separate threshold.
     by_group (str | None): A key of `doc.user_data` that stores the group of a doc. The limit is
-        guaranteed for each group. Docs of other groups get no set. With `confidence`, all
+        guaranteed for each group. Docs in other groups get no set. With `confidence`, all
         guarantees hold simultaneously.
     drawn (bool): Calibrate on docs that `draw` drew from new texts; all of them are required. The
-        guarantee then applies to these texts, on average over drawings, and replaces a guarantee
-        that doesn't hold for them.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. Saved with the pipeline, so that `watch` reads docs in the same way.
-    source (str): The name of the docs in the guarantee.
+        guarantee then applies to these texts, on average over drawings. Use this to replace a
+        guarantee that doesn't hold for them.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
+        Saved with the pipeline, so that `watch` reads docs in the same way.
+    source (str): The name of the docs, saved in the guarantee.
     RETURNS (Guarantee): The guarantee, its thresholds, and the other limits that can be guaranteed.
     RAISES (ValueError): If the component is missing, a term is out of range, the docs are training
         docs or don't match `drawn`, no docs with entities remain, none of their labels is known, or
@@ -224,9 +224,9 @@ def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[
 
 
 def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
-    """Create the error message for a limit that can't be guaranteed for any part. For each part, it
-    reports the lowest limit that can be guaranteed and the number of docs needed for the requested
-    limit."""
+    """Create the error message for a limit that can't be guaranteed for any part. For each part,
+    the message reports the lowest limit that can be guaranteed and the number of docs needed for
+    the requested limit."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be guaranteed, got {limit}"]

@@ -25,7 +25,7 @@ class KeptPromise(NamedTuple):
 
     limit (float): The highest guaranteed miss rate.
     miss_rate (Interval): The estimated miss rate with its 95 % interval.
-    n_drawings_with_miss (int): The number of drawings of docs with a missed entity.
+    n_drawings_with_miss (int): The number of draws that selected a doc with a missed entity.
     """
 
     limit: float
@@ -67,11 +67,11 @@ def measure_promise(
     drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
     """Estimate the miss rate of a component's current guarantee for the texts that docs were drawn
-    from. It is the mean miss rate of the texts with entities.
+    from. The estimate is the mean miss rate of the texts with entities.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` with the guarantee.
-    drawn_examples (Sequence[Example]): The annotated docs, without repetitions of docs that were
+    drawn_examples (Sequence[Example]): The annotated docs, without duplicates of docs that were
         drawn several times.
     drawings (Sequence[Drawing]): The drawing of each doc, with the number of times it was drawn.
     RETURNS (KeptPromise | None): The guaranteed and the estimated miss rate. None if the component

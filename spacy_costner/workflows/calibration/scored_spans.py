@@ -31,15 +31,15 @@ SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
 
 
 class ScoredSpans(NamedTuple):
-    """The candidate spans for the sets of docs, and the annotated entities. Both are structured
-    arrays with the columns of `SCORED_SPAN`.
+    """The candidate spans and the annotated entities of docs. Both are structured arrays with the
+    columns of `SCORED_SPAN`.
 
     spans (ArrayXd): The candidate spans. The score is infinite if the set contains the span at
         every threshold. "found" is True if the span is correct. Shape: (S,)
     gold (ArrayXd): The annotated entities. The score is the highest threshold at which the set
         finds the entity, or 0 if no set finds it. "found" is True if a set finds it. Shape: (E,)
-    entropies (Floats1d): The scores of the docs in the test for a shift: see
-        `DevPredictions.entropies`. Shape: (B,)
+    entropies (Floats1d): Each doc's score for the shift test: see `DevPredictions.entropies`.
+        Shape: (B,)
     """
 
     spans: ArrayXd
@@ -58,15 +58,14 @@ def score_spans(
         `leave_out_unusable`.
     terms (Terms): The terms of the guarantee. They determine the scores and when an entity is
         found.
-    RETURNS (ScoredSpans): The spans, the entities, and the scores of the docs in the test for a
-        shift.
+    RETURNS (ScoredSpans): The spans, the entities, and each doc's score for the shift test.
     """
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
     n_docs = 0  # the number of docs in previous batches
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
-        # All candidate spans of the batch. Shape of their scores: (S,)
+        # All candidate spans in the batch. Shape of their scores: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
@@ -115,7 +114,7 @@ def add_predicted(
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
     """Concatenate two sets of entities."""
-    # The begins, ends and labels of both
+    # The starts, ends and labels of both
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
 
@@ -140,9 +139,9 @@ def thresholds_to_find(
     highest_scores = numpy.zeros(units.max(initial=0) + 1)
     numpy.maximum.at(highest_scores, span_units, scores[span_owners])
 
-    # The set finds an entity as long as it contains all of its units, so take the lowest score of
-    # its units. The units of an entity are consecutive, so its first unit is where the owner
-    # changes.
+    # The set finds an entity as long as it contains all units of the entity, so take the lowest
+    # score of these units. The units of an entity are consecutive, so its first unit is where the
+    # owner changes.
     first_units = numpy.flatnonzero(numpy.diff(wanted_owners, prepend=-1))
     return numpy.minimum.reduceat(highest_scores[wanted_units], first_units)
 

@@ -1,4 +1,4 @@
-"""Choose the threshold for each part of the docs, so that the sets of spans satisfy a limit: a
+"""Choose the threshold for each part of a guarantee, so that the sets of spans satisfy a limit: a
 maximum miss rate or a maximum share of false alarms.
 
 A part is a group of docs, a label, or a label within a group. The methods are implemented in
@@ -22,7 +22,8 @@ from ...pipeline.promises import Terms
 from .scored_spans import ScoredSpans
 
 MIN_THRESHOLD = 1e-6
-"""The lowest threshold that can be chosen. The set then contains all spans with a score."""
+"""The lowest threshold that can be chosen. At this threshold, the set contains all spans with a
+score."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """The limits whose thresholds are saved with a guarantee, in addition to the guaranteed limit,
@@ -31,8 +32,8 @@ unless the guarantee is per label. `report` plots them."""
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
 ).round(4)
-"""The thresholds tested for false alarms, from 0.999 down to 0.01. Above 0.5, their distance from 1
-is on a logarithmic scale, because small changes matter near 1."""
+"""The thresholds tested for false alarms, from 0.999 down to 0.01. Above 0.5, their distances from
+1 are spaced logarithmically, because small changes matter near 1."""
 
 STEPS_OF_LIMITS = 10_000
 """The lowest limit that can be guaranteed is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
@@ -71,11 +72,11 @@ class PartThreshold(NamedTuple):
 
 
 class Risk(NamedTuple):
-    """The risk of the sets of calibration docs: the share of misses or of false alarms.
+    """The risk of the calibration docs' sets: the share of misses or of false alarms.
 
     n_docs (int): The number of docs taken into account.
     weight (float): The sum of the weights of these docs, or `n_docs` if they have no weights.
-    lowest (float): The lowest risk of any threshold. For false alarms, it is the risk of the first
+    lowest (float): The lowest risk at any threshold. For false alarms, it is the risk at the first
         tested threshold, because no threshold can be chosen if the first one fails.
     is_binary (bool): Whether the risk of each doc is 0 or 1.
     find_threshold (FindThreshold): Function that finds a threshold for a limit.
@@ -98,7 +99,7 @@ def find_parts(
     """Choose a threshold for each part: for each group of docs and, if the terms are per label, for
     each label.
 
-    ner (CostSensitiveNER): The component whose labels have the guarantee.
+    ner (CostSensitiveNER): The component whose labels the guarantee covers.
     scored (ScoredSpans): The spans and the annotated entities of all docs: see `score_spans`.
     examples (Sequence[Example]): The D calibration docs.
     terms (Terms): The terms of the guarantee.
@@ -142,9 +143,9 @@ def find_part(
     terms: Terms,
     doc_weights: Floats1d | None = None,
 ) -> PartThreshold:
-    """Choose the threshold of one of `n_parts` parts. `n_docs` is the number of docs in its group.
-    `spans` and `gold` are the rows of `ScoredSpans` for the part. The group and label are left
-    empty. Shape of the weights: (D,)"""
+    """Choose the threshold of one of `n_parts` parts. `n_docs` is the number of docs in the part's
+    group. `spans` and `gold` are the rows of `ScoredSpans` for the part. The group and label are
+    left empty. Shape of the weights: (D,)"""
     # The maximum probability that the guarantee of this part fails. It is divided by the number of
     # parts, so that all guarantees hold simultaneously with the required confidence (Bonferroni
     # correction).
@@ -225,7 +226,7 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
     # Each doc has a weight of 1, so the sum of weights is the number of docs. Thresholds are tested
     # in descending order, and none can be chosen if the first one fails. So the lowest risk is the
-    # risk of the first threshold.
+    # risk at the first threshold.
     return Risk(
         n_docs=n_docs,
         weight=n_docs,

@@ -3,7 +3,7 @@
 Scores are divided by the temperature before they are converted to probabilities. The best
 temperature minimises the log loss of the predicted entities, so that correct entities get high
 probabilities and wrong entities get low ones. There is one overall temperature and, optionally, a
-separate temperature for each label. Their logarithms are optimised with L-BFGS.
+separate temperature for each label. The logarithms of the temperatures are optimised with L-BFGS.
 """
 
 import warnings
@@ -40,12 +40,12 @@ MAX_STEPS = 200
 """The maximum number of minimisation steps."""
 
 PRECISION = 1e-4
-"""Minimisation ends when the absolute value of each derivative is smaller than this, in nats per
-unit of the logarithm of a temperature."""
+"""Minimisation ends when the absolute value of every derivative is smaller than this, in nats per
+unit of log temperature."""
 
 MAX_LOG = float(numpy.log(100))
 """The maximum logarithm of a temperature. The minimum is -MAX_LOG. Without bounds, the best
-temperature would be infinite if all predictions are wrong, and 0 if all are correct."""
+temperature would be infinite if all predictions were wrong, and 0 if all were correct."""
 
 MIN_LIKELIHOOD = 1e-12
 """Likelihoods are clipped to this minimum, because the logarithm of 0 is infinite."""
@@ -75,7 +75,7 @@ class Calibration(NamedTuple):
 
     def as_text(self) -> str:
         """Describe the temperature and the change in calibration error. If the error increases,
-        also report the change in log loss, which is the quantity that the temperature minimises."""
+        also report the change in log loss, which is the quantity that was minimised."""
         lines = [
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
@@ -112,16 +112,16 @@ def calibrate(
     source: str = "development docs",
 ) -> Calibration:
     """Fit the temperature of a component on development docs. Afterwards, the component divides its
-    scores by this temperature and writes the confidences of its entities. If the component has a
-    guarantee, it is dropped with a warning.
+    scores by this temperature and writes the confidences of its entities. Any guarantee of the
+    component is dropped with a warning.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding don't
         change. Its config and the scores in its meta are updated.
     examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
     per_label (bool): Fit a temperature for each label.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. Saved with the pipeline, so that `watch` reads docs in the same way.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
+        Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If the component is missing, the docs have no annotation or none of its
@@ -150,12 +150,12 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit the temperature of a component on existing predictions, and update the component. If it
-    has a guarantee, the guarantee is dropped. The scores of the docs are saved, so that `watch` can
+    """Fit the temperature of a component on existing predictions, and update the component. Any
+    guarantee of the component is dropped. The scores of the docs are saved, so that `watch` can
     compare other docs with them.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
-        predictions of the model of each fold for the docs of the fold.
+        predictions of each fold's model for the docs in that fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component to calibrate.
     source (str): The name of the docs, saved with the component.
@@ -163,7 +163,7 @@ def calibrate_on(
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
-    # The predicted entities of each set of predictions, with their correctness
+    # The entities in each set of predictions, and whether they are correct
     judged_sets = [predict_best(dev) for dev in predictions]
     is_correct = numpy.concatenate([judged.is_correct for judged in judged_sets])
     if not len(is_correct):
@@ -209,8 +209,8 @@ def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Create a note for each temperature at the edge of its range. The docs don't determine the
-    best value of such a temperature."""
+    """Create a note for each temperature at the edge of its range. The best value of these
+    temperatures can't be determined from the docs."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         value_of_name[f"temperature of {label}"] = value
@@ -285,7 +285,7 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
 
 
 def in_float64(posterior: Posterior) -> Posterior:
-    """Convert the scores of a posterior to float64, in CPU memory."""
+    """Convert the scores of a posterior to float64 arrays in CPU memory."""
     scores = map_scores(lambda array: to_numpy(array).astype("float64"), posterior.scores)
     return replace(posterior, scores=scores)
 
@@ -355,7 +355,8 @@ def minimise_within_limits(
     absolute value of a derivative exceeds `PRECISION` at the end, a warning is issued, unless the
     logarithm is held at a limit.
 
-    function (Callable): Function that returns a value and its gradient for logarithms. Shapes: (P,)
+    function (Callable): Function that returns a value and its gradient for given logarithms.
+        Shapes: (P,)
     start (Floats1d): The initial logarithms. Shape: (P,)
     name (str): The name of the quantity, used in the warning.
     RETURNS (Floats1d): The logarithms at the minimum. Shape: (P,)
@@ -380,7 +381,7 @@ def minimise_within_limits(
             return point.vector
 
         if (is_free != was_free).any():
-            # The estimate was computed for other free logarithms, so restart.
+            # The estimate was computed for a different set of free logarithms, so restart.
             steps = []
         direction = numpy.where(is_free, descent_direction(free_gradient, steps), 0)
         # Change each logarithm by at most 1 per step, because the loss is far from quadratic.

@@ -82,7 +82,7 @@ class Tuning(NamedTuple):
     parameter (str): The parameter: "threshold" or "bias".
     points (Sequence[OperatingPoint]): The scores for each value.
     chosen (OperatingPoint): The scores for the chosen value.
-    before (OperatingPoint): The scores of the previous decoding. Its value is NaN.
+    before (OperatingPoint): The scores of the previous decoding, with a value of NaN.
     held_out (OperatingPoint | None): The scores to expect on new data: each fold is scored with the
         best value for the other folds. None if the aim isn't F-beta or there are too few texts.
     is_set (bool): Whether the chosen value was set. False if the previous decoding is better: see
@@ -147,8 +147,8 @@ def tune(
     beta (float): Weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
-    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. Saved with the pipeline, so that `watch` reads docs in the same way.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
+        Saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores for each value, and the chosen value.
     RAISES (ValueError): If the component is missing, the parameter is unknown, the docs have no
@@ -215,7 +215,7 @@ def tune_on(
     decoding is kept. If the decoding changes, the guarantee of the component is dropped.
 
     predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
-        predictions of the model of each fold for the docs of the fold.
+        predictions of each fold's model for the docs in that fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component whose decoding is tuned.
     parameter (str): The parameter to tune, one of `TUNABLE`.
@@ -324,7 +324,7 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]
         precision = 1.0  # no prediction is wrong if there are no predictions
         if n_predicted:
             precision = n_correct / n_predicted
-        recall = n_correct / max(n_gold, 1)  # without one fold, no annotated entities may remain
+        recall = n_correct / max(n_gold, 1)  # `n_gold` may be 0 when a fold is left out
         points.append(OperatingPoint(value, precision, recall))
     return points
 
@@ -366,7 +366,7 @@ def decode_with_each_value(
         for dev, (entities, probs) in zip(predictions, likely):
             # Entities below the threshold have a negative gain, so they are never selected.
             chosen_entities = without_overlap(entities, probs - threshold)
-            # Exclude entities that don't count in scores, like `dev.decode` above.
+            # Exclude entities that don't count in scores, as `dev.decode` does above.
             decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded
 
@@ -424,7 +424,7 @@ def points_with(
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
     """Replace the decoding of a component, and its block in the config of the pipeline, with the
-    decoding defined by a config block. If the component has a guarantee, it is dropped."""
+    decoding defined by a config block. Any guarantee of the component is dropped."""
     resolved = registry.resolve({"decoding": block})
     ner.set_decoding(resolved["decoding"])  # this drops the guarantee
     nlp.get_pipe_config(ner.name)["decoding"] = block

@@ -1,9 +1,9 @@
 """Test whether new texts still resemble the calibration docs of a pipeline. No annotation is
 needed.
 
-The test is implemented in `metrics/shift.py`. It compares the scores of new docs with the scores of
-the calibration docs. If docs have a key, such as "hospital", the docs with each value of the key
-are tested separately against the calibration docs with the same value.
+The test, which is implemented in `metrics/shift.py`, compares the scores of new docs with the
+scores of the calibration docs. If docs have a key, such as "hospital", the docs with each value of
+the key are tested separately against the calibration docs with the same value.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from ...pipeline.doc_entropy import add_measures
 
 
 class ValueTest(NamedTuple):
-    """The test of the docs with one value of a key, or of all docs.
+    """The test of the docs with a given value of a key, or of all docs.
 
     value (str | None): The value of the key. None if all docs are tested.
     n_calibration (int): The number of calibration docs used for comparison.
@@ -85,12 +85,12 @@ def watch(
     key (str | None): A key of `doc.user_data`. The docs with each value of the key are tested
         against the calibration docs with the same value. The probability of a false alarm in any of
         these tests is at most the probability for a single test.
-    seed (int): Random seed for the order of the docs and for ties.
-    in_order (bool): Whether to test the docs in the given order, which also detects a change within
-        them. Otherwise, the order is random.
+    seed (int): Random seed for the order of the docs and for breaking ties.
+    in_order (bool): Whether to test the docs in the given order, so that a change within them is
+        also detected. Otherwise, the order is random.
     RETURNS (WatchResult): The tests, whether there is an alarm, and the expected scores.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key; if
-        it doesn't write confidences; or if it hasn't predicted one of the docs.
+        it doesn't write confidences; or if one of the docs wasn't predicted by it.
     """
     refuse_doc(docs)  # a single Doc is also iterable, but yields tokens
     # Initialize the expected numbers of entities. `shift` raises an error if the component has no
@@ -152,9 +152,9 @@ def watch(
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:
-    """Check whether the calibration docs were read with the tokens and sentence starts of their
-    file. Other docs must be read in the same way. If the pipeline doesn't record this, it was
-    calibrated on plain text.
+    """Check whether the calibration docs were read with the tokens and sentence starts of the file.
+    Other docs must be read in the same way. If the pipeline doesn't record this, it was calibrated
+    on plain text.
 
     ner (CostSensitiveNER): The component with the calibration docs.
     RETURNS (bool): Whether the tokens and sentence starts of the file were used.

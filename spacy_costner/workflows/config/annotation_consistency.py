@@ -20,7 +20,7 @@ MIN_NAME_TOKENS = 3
 """Words with fewer occurrences aren't considered names: see `check_lost_annotation`."""
 
 MIN_NAME_SHARE = 0.9
-"""A word is considered a name if at least this share of its tokens is in entities."""
+"""A word is considered a name if at least this share of its occurrences is in entities."""
 
 MAX_LOST_SHARE = 0.08
 """Warn if more than this share of docs contain names but no entities. The share is 0.2 % in
@@ -33,7 +33,7 @@ class EntityWords(NamedTuple):
 
     words (Array1d): The hashes of the W distinct words. The first one is 0, the placeholder. Shape:
         (W,)
-    n_tokens (Ints1d): The number of tokens of each word. Shape: (W,)
+    n_tokens (Ints1d): The number of occurrences of each word. Shape: (W,)
     word_of_token (Ints1d): The word of each of the N tokens, as an index into `words`. Shape: (N,)
     entity_tokens (Ints1d): The tokens in entities, as indices into `word_of_token`.
     """
@@ -44,8 +44,8 @@ class EntityWords(NamedTuple):
     entity_tokens: Ints1d
 
     def count_in_entities(self, shift: int = 0) -> Ints1d:
-        """Count the tokens of each word that are in entities or, with a shift, that would be in
-        entities if all entities were moved by `shift` tokens. Shape: (W,)"""
+        """Count the occurrences of each word that are in entities or, with a shift, that would be
+        in entities if all entities were moved by `shift` tokens. Shape: (W,)"""
         shifted_words = self.word_of_token[self.entity_tokens + shift]
         n_in_entities = numpy.bincount(shifted_words, minlength=len(self.words))
         # Word 0 is the placeholder, which entities at the edge of a doc may have been shifted to.
@@ -53,12 +53,12 @@ class EntityWords(NamedTuple):
         return n_in_entities
 
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
-        """Compute the consistency of the annotation: the probability that another token of the same
-        word is also in an entity, averaged over all tokens in entities. `n_in_entities` is the
-        number of tokens of each word that are in entities. Shape: (W,)"""
-        # If n of the m tokens of a word are in entities, then for each of these n tokens, a share
-        # of (n - 1) / (m - 1) of the other tokens is in entities. If m is 1, n (n - 1) is 0, so any
-        # nonzero divisor works.
+        """Compute the consistency of the annotation: the probability that another occurrence of the
+        same word is also in an entity, averaged over all tokens in entities. `n_in_entities` is the
+        number of occurrences of each word that are in entities. Shape: (W,)"""
+        # If n of the m occurrences of a word are in entities, then for each of these n occurrences,
+        # a share of (n - 1) / (m - 1) of the other occurrences is in entities. If m is 1, n (n - 1)
+        # is 0, so any nonzero divisor works.
         n_other_tokens = numpy.maximum(self.n_tokens - 1, 1)
         sums_of_shares = n_in_entities * (n_in_entities - 1) / n_other_tokens
         return float(sums_of_shares.sum() / max(n_in_entities.sum(), 1))

@@ -42,7 +42,7 @@ LEAST_COVERAGE = 0.5
 """If a smaller share of words has static vectors, the vectors may be for a different language."""
 
 FEW_ENTITIES = 20
-"""Labels with fewer entities get a warning."""
+"""Labels with fewer entities trigger a warning."""
 
 MAX_CUT_LENGTH = 2
 """`spacy convert` strips two letters from some labels: MISC becomes SC. This may have happened if
@@ -58,8 +58,8 @@ CUT = (
 )
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
-"""Components that set sentence starts (senter, sentencizer, parser) list one of these attributes as
-`assigns` in their metadata."""
+"""Components that set sentence starts (senter, sentencizer, parser) list one of these attributes
+under `assigns` in their metadata."""
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
@@ -195,9 +195,9 @@ def check_sentence_starts(
 def check_static_vectors(
     nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
 ) -> Iterator[Finding]:
-    """Check that the words of the training docs have static vectors, if the model uses them as
-    input: missing vectors are an error, low coverage is a warning. The vectors of
-    `initialize.vectors` are loaded into the pipeline, as in initialization."""
+    """Check that the words in the training docs have static vectors, if the model uses them as
+    input: missing vectors are an error, and low coverage is a warning. The vectors of
+    `initialize.vectors` are loaded into the pipeline, as during initialization."""
     # Only linear models and hybrids have this attribute and a feature template.
     if "build_vocab" not in ner.model.attrs:
         return

@@ -41,7 +41,7 @@ class TemplateValues:
 
     version (str): The version of the package.
     has_mistakes (bool): Whether the cost of any kind of mistake is given.
-    has_probabilities (bool): Whether scores are probabilities after the last loss.
+    has_probabilities (bool): Whether scores are probabilities after training with the last loss.
     files (Mapping[str, str]): The cost files: see `GivenCosts`.
     reading_settings (Mapping[str, Any]): The settings of the readers, except `spans_key`.
     has_many_labels (bool): Whether the corpus has more than `MANY_LABELS`.
@@ -49,8 +49,8 @@ class TemplateValues:
     transformer_name (str): The name or folder of the transformer.
     transformer_size_factor (int): The number of batches over which gradients are accumulated, as
         recommended by spaCy.
-    components (Mapping[str, Sequence[str] | None]): The own labels of each component, or None for
-        all labels.
+    components (Mapping[str, Sequence[str] | None]): Each component's own labels, or None for all
+        labels.
     lossy_components (Sequence[str]): The components that can't predict all of their spans.
     loss (Block): The block of the loss.
     decoding_block (Block): The block of the decoding.
@@ -100,8 +100,8 @@ def make_values(plan: Plan) -> TemplateValues:
         cost_or_reference = "${components.ner.scorer.cost}"
     elif options.loss is None:
         # No cost is given. For small corpora, `choose_losses` may still choose a loss that requires
-        # a cost. It is then set to `HIGH_COST_OF_MISSES`. The other losses that may be chosen don't
-        # use a cost.
+        # a cost. The cost is then set to `HIGH_COST_OF_MISSES`. The other losses that may be chosen
+        # don't use a cost.
         cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
@@ -177,9 +177,9 @@ def config_value(value: Any) -> str:
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Create the config comments of a loss from its docstrings. Returns the lines of each comment,
-    keyed by the name of the setting. The comment for the block itself has the key "". Blocks that
-    aren't losses have no comments."""
+    """Create the config comments for a loss from its docstrings. Returns the lines of each comment,
+    keyed by the name of the setting. The comment for the block itself is stored under "". Blocks
+    that aren't losses have no comments."""
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))

@@ -1,4 +1,4 @@
-"""Statistics of the training corpus that determine settings of the config."""
+"""Statistics of the training corpus, which determine settings in the config."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ SPACY_EMBED_ROWS = 5000
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """The properties of a training corpus that determine settings of the config. The defaults
+    """The properties of a training corpus, which determine settings in the config. The defaults
     represent an unknown corpus, which is assumed to be large.
 
     doc_lengths (Sequence[int]): The number of tokens of each doc.
@@ -107,7 +107,8 @@ def measure_corpus(
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
     """Create the error message for a corpus without spans in `doc.spans[spans_key]` or, if the key
-    is None, in `doc.ents`. `filled_keys` are the keys of `doc.spans` with spans in any doc."""
+    is None, in `doc.ents`. `filled_keys` are the keys of `doc.spans` that contain spans in at least
+    one doc."""
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
     # Overlapping entities can't be stored in `doc.ents`, but may be in a span group.
@@ -119,7 +120,7 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of overlapping spans of a doc by their labels: see `CorpusStatistics`. The
+    """Count the pairs of overlapping spans in a doc by their labels: see `CorpusStatistics`. The
     spans must be sorted."""
     for i, span in enumerate(spans):
         for later_span in spans[i + 1 :]:

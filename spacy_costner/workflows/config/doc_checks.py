@@ -82,7 +82,7 @@ def check_docs(
     """Check each doc of a corpus individually (see `check_doc`). Also check that docs with the same
     words have the same entities, and that at least one token of the corpus is annotated as O.
 
-    YIELDS (Finding): A finding for each problem of each doc. Identical problems can be merged with
+    YIELDS (Finding): A finding for each problem in each doc. Identical problems can be merged with
         `join_findings`.
     """
     first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
@@ -139,7 +139,7 @@ def check_entities(
     training."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    # The spans rejected by annotators, as (begin, end, label)
+    # The spans rejected by annotators, as (start, end, label)
     rejected_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     rejected = {(span.start, span.end, span.label_) for span in rejected_spans}
     borders = ner.annotation.find_training_borders([eg])
@@ -165,9 +165,9 @@ def check_entities(
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Check whether an annotated entity can't be predicted because it extends over several
-    sequences of the chain. Whitespace at its ends is ignored. `borders` is True for the first token
-    of each sequence of the predicted doc, where the chain is cut. Shape: (T,)"""
+    """Check whether an annotated entity can't be predicted because it spans several sequences of
+    the chain. Whitespace at its ends is ignored. `borders` is True for the first token of each
+    sequence of the predicted doc, where the chain is cut. Shape: (T,)"""
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]
         if not words:

@@ -58,7 +58,7 @@ def join_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
-    """Create the `DocPlace` of a problem.
+    """Create the `DocPlace` for a problem.
 
     number (int): The index of the doc in its corpus.
     text (str): The affected text.

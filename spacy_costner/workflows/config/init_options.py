@@ -1,4 +1,4 @@
-"""The options of `init`, and checks of their combinations."""
+"""The options of `init`, and checks for valid combinations."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -109,7 +109,7 @@ def check_options(options: InitOptions) -> None:
     """Run the checks that don't require the corpus.
 
     RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options can't
-        be combined, or a new folder already exists.
+        be combined, or the vectors folder already exists.
     RAISES (ImportError): If spaCy doesn't support the language.
     """
     get_lang_class(options.lang)  # raises an error for an unknown language
@@ -131,7 +131,7 @@ def check_options(options: InitOptions) -> None:
 
 
 def check_raw_option(vectors: str | None, model: Model) -> None:
-    """Check that vectors learned from raw text can be used as input of the model.
+    """Check that vectors learned from raw text can be used as input to the model.
 
     RAISES (ValueError): If other vectors are also given, or the model doesn't support static
         vectors.
@@ -145,7 +145,7 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:
-    """Check that the given vectors can be used as input of the model.
+    """Check that the given vectors can be used as input to the model.
 
     RAISES (ValueError): If the pipeline is missing, or the model doesn't support static vectors.
     """

@@ -48,8 +48,8 @@ def takes_fields_of(
 def init(options: InitOptions) -> str:
     """Create a config for `spacy train`. The arguments are the fields of `InitOptions`, where they
     are documented: `init(lang="es", train_path=path)`. For the defaults of arguments that are None,
-    see docs/init.md. The config itself isn't written to a file, only the label tree of
-    `tree_by_prefix` and the vectors of `raw_paths`.
+    see docs/init.md. The config itself isn't written to a file. Only the label tree of
+    `tree_by_prefix` and the vectors of `raw_paths` are.
 
     RETURNS (str): The config.
     RAISES (ValueError): If a loss, cost or aim is unknown, if arguments can't be combined, or if a

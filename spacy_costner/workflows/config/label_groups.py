@@ -26,8 +26,8 @@ def has_overlaps(labels: Sequence[str], corpus: CorpusStatistics) -> bool:
 
 
 def choose_groups(corpus: CorpusStatistics, path: Path | None) -> dict[str, list[str]]:
-    """Choose the labels of each component. They are read from a file, if given. Otherwise, they are
-    divided based on which spans overlap in the corpus.
+    """Choose the labels of each component. They are read from a file, if one is given. Otherwise,
+    they are divided into groups based on which spans overlap in the corpus.
 
     corpus (CorpusStatistics): The statistics of the training corpus.
     path (Path | None): The file: see `read_groups`.

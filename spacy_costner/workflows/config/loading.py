@@ -25,7 +25,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
 
     path (str | Path): The config file, or the folder of a pipeline with a config.
     overrides (Mapping[str, Any]): New values of settings, keyed by names such as "paths.train".
-    RAISES (ValueError): If the file isn't a training config, or doesn't contain one of the
+    RAISES (ValueError): If the file isn't a training config, or lacks one of the overridden
         settings.
     """
     config = open_config(path)
@@ -78,7 +78,7 @@ def open_config(path: str | Path) -> Config:
     """Read a config without interpolating its variables.
 
     path (str | Path): The config file, or the folder of a pipeline with a config.
-    RAISES (ValueError): If the file isn't a config, but a corpus, for example.
+    RAISES (ValueError): If the file isn't a config (for example, if it is a corpus).
     """
     try:
         return load_config(find_config_file(path), interpolate=False)
@@ -108,9 +108,9 @@ def load_pipeline(
 
 
 def check_is_pipeline(model: str | Path) -> None:
-    """Check that a path isn't a file, or a folder without a pipeline. The output folder of `fit`
-    isn't a pipeline itself, but contains one. First cleans up after processes that were killed
-    while saving the pipeline: see `saving.clear`.
+    """Check that a path is neither a file nor a folder without a pipeline. The output folder of
+    `fit` isn't a pipeline itself, but contains one. First cleans up after processes that were
+    killed while saving the pipeline: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
     RAISES (ValueError): If the path is a file, or a folder without a pipeline.

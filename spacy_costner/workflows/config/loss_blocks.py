@@ -15,18 +15,18 @@ from .cost_blocks import find_highest_cost
 from .sizes import Sizes
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
-"""The recommended settings of losses that differ from the defaults."""
+"""The recommended loss settings that differ from the defaults."""
 
 LATER_EPOCHS = 2
-"""The number of epochs for each loss in a schedule after the first."""
+"""The number of epochs for each loss after the first in a schedule."""
 
 FIRST_STEPS = 500
 """The approximate number of steps for the first loss in a schedule, if the number of epochs isn't
 limited."""
 
 HIGHEST_SCORE = 5
-"""Some losses convert costs to scores with a multiplier. It is chosen so that no mistake has a
-score above this value, except for ZScore, whose recommended multiplier is larger."""
+"""Some losses convert costs to scores with a multiplier. The multiplier is chosen so that no
+mistake has a score above this value, except for ZScore, whose recommended multiplier is larger."""
 
 
 def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: bool) -> list[str]:
@@ -95,7 +95,7 @@ def make_loss(
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
         return blocks[0]
-    # Each loss of a schedule is a subsection of its block. They run in order.
+    # Each loss of a schedule is a subsection of the schedule's block. The losses run in order.
     stage_names = ["first", "then"]
     if len(blocks) > 2:
         stage_names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
@@ -136,13 +136,13 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: CorpusStatistics
 ) -> float:
-    """Choose a factor for the setting of a loss that scales its costs: 0.5 with a label tree,
-    otherwise 1. The factor is reduced if the score of the most expensive mistake would exceed
+    """Choose a factor for the loss setting that scales the costs: 0.5 with a label tree, and 1
+    otherwise. The factor is reduced if the score of the most expensive mistake would exceed
     `HIGHEST_SCORE`.
 
     cost (Block | None): The block of the cost. None if mistakes have no cost.
     files (Mapping[str, str]): The cost files: see `GivenCosts`.
-    corpus (CorpusStatistics): The statistics of the training corpus, whose labels may be confused.
+    corpus (CorpusStatistics): The statistics of the training corpus, which determine the labels.
     """
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:

@@ -58,7 +58,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
         losses = parse_losses(options.loss)
     decoding = options.decoding
     if decoding is None:
-        last_loss = build_loss(losses[-1])  # the loss that the trained model ends with
+        last_loss = build_loss(losses[-1])  # the loss that training ends with
         decoding = choose_decoding(options.model, aim, last_loss, inner_nodes=options.inner_nodes)
     plan = Plan(
         options=options,

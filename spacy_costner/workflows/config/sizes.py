@@ -87,7 +87,7 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
 
 
 def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
-    """Choose the batcher for training. Each batch contains about a hundredth of the words of the
+    """Choose the batcher for training. Each batch contains about a hundredth of the words in the
     corpus, within limits. For transformers, the batch size is fixed and includes padding. The
     settings for transformers, the tolerance, and the limits for nonlinear models are taken from
     spaCy's quickstart. Returns the block of the batcher and the number of words per batch."""

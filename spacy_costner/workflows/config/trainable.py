@@ -124,5 +124,5 @@ def component_block(config: Config, name: str) -> dict[str, Any]:
 
 
 def read_pipeline_config(name: str) -> Config:
-    """Read the config of a trained pipeline, a package or a folder."""
+    """Read the config of a trained pipeline (a package or a folder)."""
     return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)

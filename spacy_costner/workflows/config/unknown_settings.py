@@ -28,7 +28,7 @@ SCHEMAS = {
     "initialize": ConfigSchemaInit,
     "pretraining": ConfigSchemaPretrain,
 }
-"""spaCy's schemas of sections, which define the names of their settings."""
+"""spaCy's schemas, which define the names of the settings in each section."""
 
 CHECKED = frozenset([*SCHEMAS, "components", "corpora"])
 """The sections whose settings have fixed names. Other sections, such as [paths], may contain any

@@ -1,1 +1,1 @@
-"""Predict annotated docs, and check whether they are valid evaluation data."""
+"""Make predictions for annotated docs, and check whether the docs are valid evaluation data."""

@@ -1,5 +1,5 @@
-"""Predict annotated docs. The posterior is computed once and can be decoded and scored in several
-ways.
+"""Make predictions for annotated docs. The posterior is computed once and can be decoded and scored
+in several ways.
 
 Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, which were
 annotated by an earlier component. An entity counts if all of its tokens count, unless the component
@@ -40,14 +40,15 @@ class DevPredictions(NamedTuple):
     examples (list[Example]): The predicted docs as passed to the component, and the annotated docs.
         If the component has a `spans_key`, its spans become the entities of the annotated docs, and
         the predicted docs have no entities.
-    posterior (Posterior): The posterior of the tokens of all docs, concatenated.
+    posterior (Posterior): The posterior of the concatenated tokens of all docs.
     gold (Entities): The annotated entities that count. The label is -1 if it is unknown to the
         component.
     is_counted (Array1d): Whether each token is annotated and not preset. Shape: (N,)
     other_labels (Sequence[int]): The indices of labels that the component learns but doesn't write.
         Their entities don't count.
-    originals (Sequence[Example]): The predicted docs with the annotation of earlier components, and
-        the original annotated docs. Without a `spans_key`, they are identical to `examples`.
+    originals (Sequence[Example]): The predicted docs with the annotations set by earlier
+        components, and the original annotated docs. Without a `spans_key`, they are identical to
+        `examples`.
     """
 
     examples: list[Example]
@@ -65,9 +66,9 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
-        """Compute the scores of the docs in the test for a shift: see `doc_entropy.measure_docs`.
-        Must be called before `predict` writes entities to the docs, because they would count as
-        presets. Shape: (B,)"""
+        """Compute each doc's score for the shift test: see `doc_entropy.measure_docs`. Must be
+        called before `predict` writes entities to the docs, because they would count as presets.
+        Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
         entropies, _ = measure_docs(self.posterior, tokens)
         return entropies
@@ -89,14 +90,14 @@ class DevPredictions(NamedTuple):
         """Check which entities have a label that counts and only contain tokens that count. Shape:
         (E,)"""
         # The number of ignored tokens before each token, followed by their total number. Shape: (N
-        # + 1,). All tokens of an entity count if this number is the same at its begin and at its
+        # + 1,). All tokens of an entity count if this number is the same at its start and at its
         # end.
         n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
         has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of_entity(self, entities: Entities) -> Ints1d:
-        """Return the index of the doc of each entity. Shape: (E,)"""
+        """Return the index of the doc that contains each entity. Shape: (E,)"""
         doc_ends = numpy.cumsum(self.posterior.doc_lengths)
         # An entity is in the first doc that ends after the entity's first token.
         return numpy.searchsorted(doc_ends, entities.begin, side="right")
@@ -113,7 +114,7 @@ class DevPredictions(NamedTuple):
     def entity_keys(self, entities: Entities) -> Ints1d:
         """Compute a numeric key for each entity. Two entities have the same key if they have the
         same tokens and label. All inner nodes of a label tree count as one label. Shape: (E,)"""
-        # Combine begin, end and label into a single number, like the digits 2, 5 and 1 into 251.
+        # Combine start, end and label into a single number, like the digits 2, 5 and 1 into 251.
         # The end ranges from 0 to N. The label ranges from -1 to `n_labels`, which represents any
         # inner node, and is shifted by 1 so that it starts at 0.
         n_tokens = len(self.is_counted)
@@ -248,9 +249,8 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     RETURNS (dict[str, Any]): The JSON-serializable scores, keyed by name.
     """
     docs = [eg.predicted.copy() for eg in dev.originals]
-    # Like `CostSensitiveNER.predict`, but without the guaranteed set and the test for a shift,
-    # which aren't needed for scores. Spans under a key have probabilities even without a
-    # confidence.
+    # Like `CostSensitiveNER.predict`, but without the guaranteed set and the shift test, which
+    # aren't needed for scores. Spans under a key have probabilities even without a confidence.
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,
@@ -288,7 +288,7 @@ def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
-    """Write the scores of a pipeline that was changed after training to its meta. They replace the
+    """Write the scores of a pipeline that has changed since training to its meta. They replace the
     scores from training in `nlp.meta["performance"]`.
 
     nlp (Language): The pipeline, whose meta is updated.

@@ -3,9 +3,9 @@ corpus.
 
 Scores on training docs are too high. But in many corpora, some texts (such as datelines) recur by
 chance, and they are just as common in other docs from the same source. The share expected by chance
-is estimated from the training corpus: it is the share of its passages that recur in it (see
-`training.known_text`). A note is added if significantly more passages of docs are known to the
-component from training.
+is estimated from the training corpus: it is the share of the corpus's passages that recur within
+the corpus (see `training.known_text`). A note is added if the share of evaluation passages that the
+component knows from training is significantly higher.
 
 Texts that recur within a corpus are harmless, because equal texts stay together when the corpus is
 split (see `equal_texts`). But a corpus with many copies is smaller than it seems. Most distinct
@@ -37,12 +37,12 @@ MAX_KNOWN_SHARE_OF_NEW = 0.25
 this share is expected by chance."""
 
 STANDARD_ERRORS = 3
-"""The difference of two shares is attributed to chance if it is at most this number of standard
-errors."""
+"""The difference between two shares is attributed to chance if it is at most this number of
+standard errors."""
 
 MAX_RECURRING_SHARE = 0.25
 """A note is added if a larger share of the distinct texts of a corpus occurs more than once. The
-share is 7 % in the Spanish corpus of CoNLL-2002, which contains articles twice."""
+share is 7 % in the Spanish corpus of CoNLL-2002, which contains some articles twice."""
 
 
 class Recurrence(NamedTuple):
@@ -74,8 +74,8 @@ class KnownText(NamedTuple):
     """The text that a component has seen during training, or would see.
 
     ids (set[int]): The hashes of its passages: see `passage_ids`.
-    recurring (Recurring): The number of passages that recur in the training corpus. It contains no
-        passages if the number is unknown.
+    recurring (Recurring): The number of passages that recur in the training corpus. Both counts are
+        0 if unknown.
     path (str | None): The path of the training corpus, if known.
     place (str): The source of the text, for use in sentences.
     """
@@ -119,7 +119,7 @@ class KnownText(NamedTuple):
         return cls(set(times_of_passage), Recurring.from_counts(times_of_passage.values()), path)
 
     def find_in(self, docs: Iterable[Doc]) -> Recurrence:
-        """Count the known passages of docs."""
+        """Count the known passages in docs."""
         n_known = 0
         n_passages = 0
         for doc in docs:
@@ -129,7 +129,7 @@ class KnownText(NamedTuple):
         return Recurrence(n_known, n_passages, self.place)
 
     def knows(self, doc: Doc) -> bool:
-        """Check whether at least half of the passages of a doc are known. A doc without passages
+        """Check whether at least half of the passages in a doc are known. A doc without passages
         isn't known."""
         found = self.find_in([doc])
         return found.n_recurring > 0 and found.share >= 0.5
@@ -140,7 +140,7 @@ class KnownText(NamedTuple):
 
         The two shares are p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of recurring
         passages, if r of the N passages of the training corpus recur; and p_2, the share of the n
-        passages of docs that are known. The upper limit of p_2 is
+        passages in the docs that are known. The upper limit of p_2 is
 
             max(p_1, MAX_KNOWN_SHARE) + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
         """
@@ -168,7 +168,7 @@ def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[
 
 
 def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
-    """Create a note if docs are the training corpus, or if too many of their texts are in it.
+    """Create a note if docs are the training corpus, or if too many of their passages occur in it.
 
     known (KnownText): The text that the component has seen during training.
     docs (Iterable[Doc]): The docs to evaluate on.

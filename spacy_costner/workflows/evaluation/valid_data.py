@@ -32,7 +32,7 @@ def find_faults(
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
-    source (str): The path or name of the docs, for the sentences.
+    source (str): The path or name of the docs, used in the sentences.
     inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
     must_share (bool): Whether to raise an error if all labels of the docs are unknown.
     RETURNS (list[str]): A sentence for each reason, recurring texts first.
@@ -68,7 +68,7 @@ def find_unknown_labels(
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
-    source (str): The path or name of the docs, for the sentence.
+    source (str): The path or name of the docs, used in the sentence.
     inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
     must_share (bool): Whether to raise an error if all labels of the docs are unknown.
     RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if all

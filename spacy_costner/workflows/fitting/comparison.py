@@ -48,8 +48,8 @@ def compare(
     config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, the
         scorer's cost is used to score variants, and for losses specified by name. Otherwise, the
         Hamming cost is used.
-    losses (Sequence[str | Path]): The names of losses, or configs. A config file is named after its
-        loss, and its blocks replace the blocks of the base config.
+    losses (Sequence[str | Path]): The names of losses, or config files whose blocks replace blocks
+        of the base config. A loss in a config file is named after the file.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
     seeds (Sequence[int]): The random seeds. Each variant is trained with each seed.
@@ -60,17 +60,17 @@ def compare(
     file_tokens (bool): Whether to use the tokens and sentence starts of the test file. Otherwise,
         the test docs are read as in `spacy evaluate`.
     reading (ReadOptions): Options for reading the corpora.
-    jobs (int): Number of parallel trainings.
+    jobs (int): Number of training runs in parallel.
     use_gpu (int): GPU ID, or -1 for CPU.
     code_path (Path | None): Python file with registered functions to import.
     make_executor (MakeExecutor | None): Function that creates a custom executor: see
-        `executors.run_all`.
+        `runs.run_all`.
     on_end (Callable[[str, Ended], None] | None): Callback that receives the name and result of each
         variant.
     RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
     RAISES (ValueError): If there is nothing to train; if a config can't be read, contains an
         unknown setting or isn't compatible with the others; if a model would only be evaluated
-        after its first step; if a variant fails (raised after all others are finished); or if no
+        after its first step; if a variant fails (raised after all others have finished); or if no
         test doc is annotated.
     """
     if not losses and not sweep:

@@ -113,7 +113,7 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """Copy a config and add the static vectors of a pipeline (a package or a folder) as input of
+    """Copy a config and add the static vectors of a pipeline (a package or a folder) as input to
     its linear models. Raises a ValueError if the config has no linear model."""
     check_vectors_option(vectors, "linear")
     changed_config = config.copy()

@@ -1,4 +1,4 @@
-"""Read and report the corpora that `fit` uses for training and evaluation."""
+"""Read the corpora that `fit` uses for training and evaluation, and report on them."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -121,7 +121,8 @@ def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
 
 
 def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSummary:
-    """Report how a corpus was read, and warn about its problems. Returns its summary."""
+    """Report how a corpus was read, and warn about problems in it. Returns a summary of the
+    corpus."""
     corpus = info.summary()
     on_corpus(name, corpus)
     warn_of_problems(info)
@@ -129,6 +130,6 @@ def report_corpus(name: str, info: CorpusInfo, on_corpus: OnCorpus) -> CorpusSum
 
 
 def warn_of_problems(info: CorpusInfo) -> None:
-    """Warn about content of a corpus that docs can't represent."""
+    """Warn about content in a corpus that docs can't represent."""
     for problem in info.problems:
         warnings.warn(problem.as_text(), stacklevel=4)

@@ -17,7 +17,7 @@ from ..calibration.tuning import Tuning
 from ..vectors import LearnedVectors
 
 N_HELD_OUT_FOLDS = 4
-"""The number of folds of the training docs if there is no development corpus."""
+"""The number of folds that the training docs are split into if there is no development corpus."""
 
 HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
 """The name of the held-out docs as a source of scores."""
@@ -88,8 +88,8 @@ class Fitted:
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """The number of words in the training docs with a static vector. None if the model doesn't
-        use static vectors."""
+        """The number of words in the training docs that have a static vector. None if the model
+        doesn't use static vectors."""
         # All components were trained on the same docs, so use the first one.
         features, _ = linear_part(self.ners[0].model)
         return features.vector_coverage

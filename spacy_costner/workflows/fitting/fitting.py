@@ -53,15 +53,15 @@ def fit(
         config for the corpora to the output folder.
     output_path (Path): The output folder. The pipeline is saved in its subfolder `model-best`.
     lang (str | None): Language code, if no config is given.
-    train_path (Path | None): Training corpus, as paths.train.
-    dev_path (Path | None): Development corpus, as paths.dev.
+    train_path (Path | None): Training corpus (paths.train).
+    dev_path (Path | None): Development corpus (paths.dev).
     vectors (str | None): Package or folder of a pipeline whose static vectors are used as input.
     raw_paths (list[Path] | None): Unannotated text: learn vectors from it and from the training
         corpus, and use them as input. See `learn_vectors`.
     calibrate (bool): Calibrate on the development corpus or, without one, on held-out folds.
     tune (str | None): Tune on the development corpus or, without one, on held-out folds: f,
         precision=0.9 or recall=0.9. See `workflows.tune`.
-    n_seeds (int): Number of trainings whose weights are averaged.
+    n_seeds (int): Number of training runs whose weights are averaged.
     file_tokens (bool): Use the tokens and sentence starts of the development file, as `spacy apply`
         and `annotate` do, instead of only its text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if they don't fit into memory: docs are

@@ -1,4 +1,4 @@
-"""Hold out folds: predict docs with models that were trained on the other docs.
+"""Hold out folds: make predictions for docs with models that were trained on the other docs.
 
 Folds are parts of the docs of approximately equal size. To hold out a fold, a model is trained on
 all other docs and then predicts the docs of the fold. If each fold is held out once, every doc is
@@ -41,7 +41,7 @@ PrepareComponent = Callable[[CostSensitiveNER], object]
 
 
 class Fold(NamedTuple):
-    """Held-out docs, and their predictions by a model that was trained on the other docs.
+    """Held-out docs, and the predictions of a model that was trained on the other docs.
 
     docs (Ints1d): The indices of the held-out docs among all docs. Shape: (D,)
     dev (DevPredictions): The predictions for the held-out docs.
@@ -54,9 +54,9 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """The training settings shared by the models of all folds. They are pickled and sent to
-    workers. `is_small` is whether all docs together are few, because the training method depends on
-    the total number of docs. If it is None, the docs of each model are counted. For
-    `max_iterations`, see `train_linear`. For the other fields, see `hold_out`."""
+    workers. `is_small` indicates whether there are few docs in total, which determines the training
+    method. If it is None, the docs of each model are counted. For `max_iterations`, see
+    `train_linear`. For the other fields, see `hold_out`."""
 
     config: Config
     labels: Sequence[str]
@@ -99,7 +99,7 @@ class FoldTraining:
         return linear
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train a model on the docs outside a fold, and predict the docs in the fold.
+        """Train a model on the docs outside a fold, and make predictions for the docs in the fold.
 
         examples (Sequence[Example]): All examples.
         is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
@@ -111,8 +111,8 @@ class FoldTraining:
         return Fold(docs=numpy.flatnonzero(is_held_out), dev=predictions)
 
     def predict(self, linear: LinearPipeline, examples: Iterable[Example]) -> DevPredictions:
-        """Predict held-out docs with a model returned by `train`, in the same way as development
-        docs."""
+        """Make predictions for held-out docs with a model returned by `train`, in the same way as
+        for development docs."""
         nlp, ner, _ = linear
         return predict_dev(nlp, ner, self.copies(nlp, examples))
 
@@ -144,14 +144,14 @@ def hold_out(
     model of a config on all other docs and predict the docs of the fold. The training method
     depends on the total number of docs: see `train_linear`. The features, the label memory
     (`features.memory`) and the first pass are rebuilt for each fold, so that they don't contain
-    information about its docs.
+    information about the docs in it.
 
     config (Config): The config.
     examples (Sequence[Example]): The non-empty docs. Only the tokens and the user data of the
         predicted docs are used.
     labels (Sequence[str]): The labels of the component.
     n_folds (int): Number of folds.
-    n_seeds (int): Number of trainings per fold whose weights are averaged.
+    n_seeds (int): Number of training runs per fold whose weights are averaged.
     seed (int | None): Random seed for assigning texts to folds: see `assign_folds`.
     keeps_starts (bool): Whether models may use the sentence starts of predicted docs.
     prepare_component (PrepareComponent | None): Callback that receives the component of each fold
@@ -160,7 +160,7 @@ def hold_out(
         fold (see `run_all`). The resulting folds don't contain examples. If None, the folds are
         trained in this process and contain their examples.
     code_path (Path | None): Python file for workers to import.
-    desc (str): The description next to the progress bar.
+    desc (str): The description shown next to the progress bar.
     RETURNS (list[Fold]): The folds.
     RAISES (ValueError): If `fit` can't train the component of the config, there are too few folds
         or texts (see `assign_folds`), a fold has no annotated tokens, or a worker failed.
@@ -196,8 +196,8 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """Create a run for each fold. Its worker receives all docs in serialized form. `fold_of_doc` is
-    the fold number of each doc. Shape: (docs,)"""
+    """Create a run for each fold. Each worker receives all docs in serialized form. `fold_of_doc`
+    is the fold number of each doc. Shape: (docs,)"""
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
     runs: list[Run] = []
@@ -225,12 +225,13 @@ def fit_in_worker(
     is_held_out: Array1d,
     code_path: Path | None,
 ) -> Fold:
-    """Train and predict a fold in a worker: see `FoldTraining.fit`. The docs of all examples are
-    serialized: see `pack_docs`. `is_held_out` is True for the docs of the fold. Shape: (docs,) The
-    returned fold doesn't contain examples, because the caller already has them."""
+    """Train the model for a fold in a worker, and make predictions for the fold: see
+    `FoldTraining.fit`. The docs of all examples are serialized: see `pack_docs`. The returned fold
+    doesn't contain examples, because the caller already has them. `is_held_out` is True for the
+    docs in the fold. Shape: (docs,)"""
     import_once(code_path)
-    # A `DocBin` doesn't include the vocab. Use the vocab of the pipeline to train, because lexical
-    # attributes such as the lower case and shape of words depend on the language.
+    # A `DocBin` doesn't include the vocab. Use the vocab of the pipeline that will be trained,
+    # because lexical attributes such as the lower case and shape of words depend on the language.
     vocab = load_model_from_config(training.config, auto_fill=True).vocab
     predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)

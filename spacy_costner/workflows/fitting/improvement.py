@@ -1,8 +1,8 @@
 """Calibrate and tune a trained pipeline.
 
-This requires predictions for docs that the model wasn't trained on. They are the docs of the
-development corpus. If there is no development corpus, the training docs are split into folds, and
-each fold is predicted by a model that was trained on the other folds.
+This requires predictions for docs that the model wasn't trained on. The docs of the development
+corpus are used, if there is one. Otherwise, the training docs are split into folds, and each fold
+is predicted by a model that was trained on the other folds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,12 +52,13 @@ def improve(
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): The aim of tuning: see `parse_aim`. If None, the pipeline
         isn't tuned.
-    n_seeds (int): The number of trainings for the model of each fold.
+    n_seeds (int): The number of training runs for each fold's model.
     file_tokens (bool): Whether to use the tokens and sentence starts of the development file.
     RETURNS (Fitted): The same pipeline, with its calibration, its tuning and, if docs were held
         out, the scores on these docs.
     RAISES (ValueError): If the pipeline can't be calibrated or tuned on these docs: see
-        `calibrate_on`, `check_parameter` and `tune_on`. It may already be modified.
+        `calibrate_on`, `check_parameter` and `tune_on`. The pipeline may already have been
+        modified.
     """
     nlp = fitted.nlp
     (ner,) = fitted.ners  # checked by `check_fit_options`
@@ -66,8 +67,8 @@ def improve(
         # Check this before training the models of the folds.
         parameter = check_parameter(nlp, ner)
 
-    # Predict docs that the model wasn't trained on: the development docs, or the docs of each fold
-    # with a model trained on the other folds.
+    # Make predictions for docs that the model wasn't trained on: the development docs, or the docs
+    # in each fold with a model trained on the other folds.
     if fitted.has_dev:
         source = corpora.dev_source
         predictions = [predict_dev(nlp, ner, corpora.dev)]
@@ -78,8 +79,8 @@ def improve(
         nonempty = [eg for eg in corpora.train if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
-        # The models of the folds don't see sentence starts in the predicted docs, even if the
-        # corpus contains them: see `hold_out`.
+        # The fold models don't see sentence starts in the predicted docs, even if the corpus
+        # contains them: see `hold_out`.
         bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)
@@ -114,9 +115,9 @@ def improve(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict non-empty training docs with models that weren't trained on them. The docs are split
-    into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs of the other
-    folds, with the config of the pipeline. Returns the predictions for each fold."""
+    """Make predictions for non-empty training docs with models that weren't trained on them. The
+    docs are split into `N_HELD_OUT_FOLDS` folds. For each fold, a model is trained on the docs in
+    the other folds, with the config of the pipeline. Returns the predictions for each fold."""
     folds = hold_out(
         nlp.config,
         examples,

@@ -52,7 +52,7 @@ class LinearPipeline(NamedTuple):
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     """Load the pipeline of a `spacy train` config to train its linear model. The pipeline isn't
-    initialized yet. Sets the random seed of the config.
+    initialized yet. Sets the random seed given in the config.
 
     config (Config): The config. If it has several linear models, the first one is used.
     vocab (Vocab | bool): The vocab of the pipeline. If True, a new one is created.
@@ -72,15 +72,15 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
-    """Initialize a pipeline and read its training corpus. The predicted docs are annotated by the
-    `annotating_components` before the component, because it also sees their annotation at
-    prediction time.
+    """Initialize a pipeline and read its training corpus. The `annotating_components` that run
+    before the component annotate the predicted docs, because the component also sees their
+    annotations at prediction time.
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.
-    in_memory (bool): Whether to keep the corpus in memory. It is then read only once, for both
-        initialization and training. This is much faster than spaCy's `init_nlp`, which reads it
-        twice.
+    in_memory (bool): Whether to keep the corpus in memory. The corpus is then read only once, for
+        both initialization and training. This is much faster than spaCy's `init_nlp`, which reads
+        it twice.
     RETURNS (Iterable[Example]): The examples. If they aren't in memory, they can only be iterated
         over once.
     """
@@ -99,7 +99,7 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Initialize the components of a pipeline on training examples, like `spacy train`. Frozen
+    """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
     components aren't changed. Components sourced from trained pipelines aren't initialized, but
     resume training."""
     nlp, _, training = linear
@@ -126,8 +126,9 @@ def annotate_in_batches(
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Annotate the predicted docs with the given components, like the `annotating_components` of
-    `spacy train`. Replaces the predicted docs of the examples, and returns the examples."""
+    """Annotate the predicted docs with the given components, as `spacy train` does with its
+    `annotating_components`. Replaces the predicted docs of the examples, and returns the
+    examples."""
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -166,14 +167,14 @@ def train_linear(
 
     linear (LinearPipeline): The pipeline, initialized by `prepare`.
     examples (Iterable[Example]): The examples returned by `prepare`.
-    n_seeds (int): The number of trainings, each with the batches in a different order. The weights
-        are averaged.
+    n_seeds (int): The number of training runs, each with the batches in a different order. The
+        weights are averaged.
     on_epoch (OnEpoch): Callback that receives the state of training after each epoch of updates.
     cache (Path | None): A folder for the features and targets of tokens. If None, they are kept in
         memory.
     is_small (bool | None): Whether there are few docs. If None, they are counted.
     max_iterations (int): The maximum number of iterations when training on all docs at once.
-    RETURNS (TrainingResult): How the last training of the weights ended. The reason is also
+    RETURNS (TrainingResult): How the last training run of the weights ended. The reason is also
         `INTERRUPTED` if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
@@ -245,7 +246,7 @@ def train_by_updates(
     Long docs are split into pieces: see `batch_pieces`. The config's batcher creates batches of
     pieces once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are pruned and quantized. Returns how the last
-    training ended."""
+    training run ended."""
     _, ner, training = linear
     features, weights = linear_part(ner.model)
     layer = hidden_layer_of(ner.model) if trains_hidden_layer else None
@@ -268,7 +269,7 @@ def train_by_updates(
     optimizer = training["optimizer"]
     first_weights = weights.rows.copy()
     first_progress = ner.progress
-    # Sum the weights of several trainings in float64, so that their mean is exact.
+    # Sum the weights of several training runs in float64, so that their mean is exact.
     sum_dtype = "float64" if n_seeds > 1 else "float32"
     sum_of_weights = numpy.zeros(first_weights.shape, dtype=sum_dtype)
     n_trainings = 0
@@ -276,7 +277,7 @@ def train_by_updates(
         desc = "train"
         if n_seeds > 1:
             desc = f"train {i + 1}/{n_seeds}"
-        weights.restart(first_weights)  # start each training with the same weights
+        weights.restart(first_weights)  # start each run with the same weights
         trained = train(
             trainable,
             ner.objective,

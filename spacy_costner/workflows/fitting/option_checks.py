@@ -28,7 +28,7 @@ def check_fit_options(
     needs_improvement (bool): Whether to calibrate or tune the pipeline.
     file_tokens (bool): Whether to use the tokens of the development file.
     has_cache (bool): Whether features are cached.
-    n_seeds (int): The number of trainings of each component.
+    n_seeds (int): The number of training runs for each component.
     RAISES (ValueError): If the options can't be combined.
     """
     nlp, _, training = linear

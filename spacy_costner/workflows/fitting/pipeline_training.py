@@ -1,4 +1,4 @@
-"""Train the components of a pipeline, and save it like `spacy train`."""
+"""Train the components of a pipeline, and save the pipeline as `spacy train` does."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -41,15 +41,15 @@ def fit_linear(
     n_seeds: int,
     cache: Path | None,
 ) -> Fitted:
-    """Train the linear models of a pipeline on its corpora, and evaluate the pipeline. It isn't
-    calibrated or tuned and, unless there is a cache, not saved.
+    """Train the linear models of a pipeline on its corpora, and evaluate the pipeline. The pipeline
+    isn't calibrated or tuned, and is only saved if there is a cache.
 
     linear (LinearPipeline): The pipeline and its training settings.
     corpora (FitCorpora): Its corpora: see `read_corpora`.
     path (Path): The folder where the pipeline will be saved.
-    n_seeds (int): The number of trainings of each component. The weights are averaged.
+    n_seeds (int): The number of training runs for each component. The weights are averaged.
     cache (Path | None): Folder for features and targets. With a cache, the pipeline is saved after
-        each epoch, because training takes long.
+        each epoch, because training takes a long time.
     RETURNS (Fitted): The pipeline and the results. If training or evaluation is interrupted by
         Ctrl-C, this is the current state of the pipeline.
     """
@@ -92,7 +92,7 @@ def train_components(
     def save_unfinished(trained: TrainingResult) -> None:
         """Save the current state of the pipeline after an epoch, without scores."""
         (ner,) = ners  # one component with a cache: see `check_fit_options`
-        # Like `spacy train`, save the averaged weights.
+        # Save the averaged weights, as `spacy train` does.
         with nlp.use_params(training["optimizer"].averages or {}):
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
@@ -120,9 +120,9 @@ def note_sentence_starts(
     scores: Mapping[str, Any],
 ) -> list[str]:
     """Create a note about the score of a pipeline with spaCy's sentencizer. This is only relevant
-    if sequences are cut at sentence starts, and only the annotation of the docs contains sentence
-    starts. The pipeline is then evaluated again, with the sentence starts of the sentencizer.
-    Returns a sentence with F without and with a sentencizer, or an empty list."""
+    if sequences are cut at sentence starts, and sentence starts are only available in the annotated
+    docs. In that case, the pipeline is evaluated again with the sentence starts set by the
+    sentencizer. Returns a sentence with both F scores, or an empty list."""
     first_ner = ners[0]
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
     if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
@@ -156,8 +156,7 @@ def save_trained(
     scores: Mapping[str, Any],
     losses: Mapping[str, float],
 ) -> None:
-    """Save a pipeline like `spacy train`. Its meta contains the scores, and the losses that are
-    finite.
+    """Save a pipeline as `spacy train` does. Its meta contains the scores and the finite losses.
 
     path (Path): The output folder.
     nlp (Language): The pipeline.

@@ -1,4 +1,4 @@
-"""Train the pipeline of any config, with `fit` if possible, otherwise like `spacy train`."""
+"""Train the pipeline of any config, with `fit` if possible, otherwise as in `spacy train`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from .fitting import DIR_MODEL, fit
 def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
-    """Train and save a pipeline, with `fit` if possible (see `can_be_fitted`), otherwise like
+    """Train and save a pipeline, with `fit` if possible (see `can_be_fitted`), otherwise as in
     `spacy train`.
 
     config (Config): A config for `spacy train` with interpolated variables.
     output_path (Path): The output folder.
     log (IO[str]): The file for messages about training.
-    n_seeds (int): The number of trainings with `fit`. The weights are averaged.
+    n_seeds (int): The number of training runs with `fit`. The weights are averaged.
     use_gpu (int): GPU ID, or -1 for CPU. `fit` always trains on CPU.
     RETURNS (Path): The folder of the trained pipeline.
     RAISES (KeyboardInterrupt): If training or evaluation by `fit` was interrupted.

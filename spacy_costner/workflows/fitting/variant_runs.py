@@ -58,7 +58,7 @@ def train_variants(
     on_end (Callable[[str, Ended], None] | None): Callback that receives the name and result of each
         variant.
     RETURNS (list[Finished]): The results, in the same order as `variants`.
-    RAISES (ValueError): If a variant fails. The error is raised after all others are finished.
+    RAISES (ValueError): If a variant fails. The error is raised after all others have finished.
     """
     variant_of_run = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
     runs: list[Run] = []
@@ -102,7 +102,7 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
         *cached_result(path / "counts.json", predicted_key, lambda: count_predictions(variant))
     )
 
-    # spaCy also evaluates the model after the first step, and this may be the best model. The
+    # spaCy also evaluates the model after the first step, and that model may be the best one. The
     # number of updates is read from the settings of the saved component. With gradient
     # accumulation, a step consists of several updates.
     component_settings = srsly.read_json(path / "model-best" / variant.scoring.component / "cfg")
@@ -133,7 +133,7 @@ def key_of_training(config: Config, code_path: Path | None) -> str:
 def train_variant(variant: Variant, use_gpu: int) -> float:
     """Train the pipeline of a variant, and save it in the variant's folder. An existing pipeline is
     kept until the new one is complete. Returns the training time in seconds."""
-    # Remove any leftovers of an interrupted training.
+    # Remove any leftovers of an interrupted training run.
     unfinished = variant.path / "training"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -152,8 +152,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 
 def count_predictions(variant: Variant) -> Predicted:
-    """Predict the test corpus with the trained pipeline in a variant's folder, and count the
-    correct and wrong predictions in each doc. The counts are JSON-serializable lists."""
+    """Run the trained pipeline in a variant's folder on the test corpus, and count the correct and
+    wrong predictions in each doc. The counts are JSON-serializable lists."""
     nlp = spacy.load(variant.path / "model-best")
     scoring = variant.scoring
     reader = make_reader(Path(scoring.test_path), **scoring.reading)

@@ -67,8 +67,8 @@ class ComparedLoss(NamedTuple):
     seconds (float): The mean training time.
     scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
     by_seed (dict[str, list[float]]): The scores for each seed.
-    differences (dict[str, Difference]): The difference of each score from the first loss. Empty for
-        the first loss, and if either loss has no scores.
+    differences (dict[str, Difference]): The difference between each score and the score of the
+        first loss. Empty for the first loss, and if either loss has no scores.
     untrained (list[int]): The seeds whose best model wasn't trained past the first step.
     notes (Sequence[str]): Reasons why the scores may be misleading, i.e. recurring texts in the
         test corpus.
@@ -89,7 +89,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     The bootstrap draws the same samples of docs for all variants. Docs that are copies of each
     other are drawn together. The score of a sample is the mean over seeds, and the variance between
     seeds is taken into account: see `paired_differences`. A loss has no scores if one of its models
-    wasn't trained past the first step. If this is the first loss, there are no differences.
+    wasn't trained past the first step. If this applies to the first loss, there are no differences.
 
     finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
     n_samples (int): Number of bootstrap samples.

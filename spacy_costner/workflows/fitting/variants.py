@@ -24,7 +24,7 @@ from ..config.unknown_settings import check_overrides, check_settings
 from ..result_cache import fingerprint
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
-"""If the base config uses this scorer, variants are compared by the cost of the scorer."""
+"""If the base config uses this scorer, variants are compared using the scorer's cost."""
 
 SAME_FOR_ALL = {
     "seed",
@@ -78,8 +78,8 @@ class Variant(NamedTuple):
 
 
 def check_evaluations(variants: Sequence[Variant]) -> None:
-    """Check how often the models of the variants will be evaluated in training. Shows a warning if
-    it is less than once per epoch.
+    """Check how often the models of the variants will be evaluated during training. Issues a
+    warning if this is less than once per epoch.
 
     RAISES (ValueError): If a model would only be evaluated after the first step.
     """
@@ -125,8 +125,8 @@ def make_variants(
     config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, the
         scorer's cost is used to score variants, and for losses specified by name. Otherwise, the
         Hamming cost is used.
-    losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace blocks of
-        the base config. If empty, the loss of the base config is used.
+    losses (Sequence[str | Path]): The names of losses, or config files whose blocks replace blocks
+        of the base config. If empty, the loss of the base config is used.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants.
     seeds (Sequence[int]): The random seeds. Each variant is trained with each seed.
@@ -153,7 +153,7 @@ def make_variants(
         file_tokens=file_tokens,
         reading=reading.settings(),
     )
-    # Convert names to paths, too: `read_losses` distinguishes names and files by the suffix.
+    # Convert names to paths, too: `read_losses` distinguishes names from files by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     if not changes_of_losses:
         # If no losses are given, use the loss of the base config, which has no name.
@@ -210,9 +210,10 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read the changes of each loss to the base config. A loss is specified by name or by a config
-    file. Named losses use the given cost or, if it is None, the Hamming cost. Returns the changed
-    blocks, keyed by the name of the loss. Raises a ValueError if two losses have the same name."""
+    """Read the changes that each loss makes to the base config. A loss is specified by name or by a
+    config file. Named losses use the given cost or, if it is None, the Hamming cost. Returns the
+    changed blocks, keyed by the name of the loss. Raises a ValueError if two losses have the same
+    name."""
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
         # For named losses, the stem is the name.
@@ -249,8 +250,8 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """Read the changes to the base config from the config of a loss: all of its [components], its
-    [training] settings except `SAME_FOR_ALL`, and the callbacks in [initialize], except for the
+    """Read the changes that the config of a loss makes to the base config: all of its [components],
+    its [training] settings except `SAME_FOR_ALL`, and the callbacks in [initialize], except for the
     callback that sets the evaluation frequency. The config must contain the component."""
     config = open_config(path)
     if component not in config.get("components", {}):
@@ -296,6 +297,5 @@ def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
 
 
 def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """Copy a config with overridden settings and all variables, such as ${paths.train},
-    interpolated."""
+    """Copy a config, override settings, and interpolate all variables, such as ${paths.train}."""
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))

@@ -66,8 +66,8 @@ def find_design(
     annotated (Sequence[Doc]): The annotated docs.
     simple_random (bool): Whether they are the user's own simple random sample.
     RETURNS (SamplingDesign): The design.
-    RAISES (ValueError): If the docs weren't drawn at random or for this pipeline, or if it was
-        trained on them.
+    RAISES (ValueError): If the docs weren't drawn at random or for this pipeline, or if the
+        pipeline was trained on them.
     """
     if any(SessionDrawing.is_in(doc.user_data) for doc in annotated):
         session_drawings = [SessionDrawing.from_dict(doc.user_data) for doc in annotated]
@@ -116,7 +116,7 @@ class SimpleRandomDesign:
 
 
 class UnequalDesign:
-    """A sample with unequal probabilities, with replacement, drawn by `draw`."""
+    """A sample drawn by `draw`, with unequal probabilities and with replacement."""
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[Drawing]) -> None:
         self.times = numpy.asarray([drawing.times for drawing in drawings])

@@ -1,8 +1,8 @@
 """Choose items that have high values and differ from each other.
 
-The value of an item is divided among its features. The share of a feature counts less the more of
-the chosen items have this feature, so items that are similar to chosen items count less. `suggest`
-uses this to choose docs, so that annotators don't see the same content repeatedly.
+The value of an item is divided among its features. The more chosen items have a feature, the less
+its share counts, so items that are similar to chosen items count less. `suggest` uses this to
+choose docs, so that annotators don't see the same content repeatedly.
 """
 
 import heapq

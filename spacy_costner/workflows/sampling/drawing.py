@@ -1,9 +1,9 @@
 """Draw random docs to annotate for `estimate` and `guarantee`.
 
 Each draw selects one doc, with replacement, so the same doc may be drawn more than once. The drawn
-docs are annotated as tasks. An estimate is only valid if docs were drawn at random, and none of
-them is omitted later. So the task of each doc contains a record of the draws, the pipeline and the
-texts. The record is verified when the annotated docs are read.
+docs are annotated as tasks. An estimate is only valid if docs were drawn at random and none of them
+is omitted later. Therefore, the task of each doc contains a record of the draws, the pipeline and
+the texts. The record is verified when the annotated docs are read.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class Drawing:
 
     doc (int): The index of the doc among the texts.
     times (int): The number of times the doc was drawn.
-    probability (float): The probability of the doc per draw.
+    probability (float): The probability of selecting the doc in a draw.
     drawings (int): The number of draws with the same seed.
     docs (int): The number of texts.
     seed (int): The random seed of the draws.
@@ -141,8 +141,8 @@ class SessionDrawing:
     drawn_by (str): `SERVE`.
     addition (int): The index of the batch of texts that was added, starting from 0.
         `OF_LABEL_STUDIO` for texts from Label Studio.
-    added (int): The number of texts in this batch. It is 0 for texts from Label Studio, because it
-        is unknown.
+    added (int): The number of texts in this batch. 0 for texts from Label Studio, where it is
+        unknown.
     """
 
     drawn_by: str
@@ -194,7 +194,7 @@ class DrawnDoc(NamedTuple):
     drawing: Drawing
 
     def task(self, *, with_predictions: bool = False) -> Task:
-        """Create the annotation task of the doc.
+        """Create the annotation task for the doc.
 
         with_predictions (bool): Whether to pre-annotate the task with the predicted entities, which
             may influence annotators.
@@ -216,7 +216,8 @@ def draw(
 
     nlp (Language): The trained pipeline.
     texts (Iterable[Doc]): The docs, without annotation. Docs without tokens are skipped.
-    n (int): The number of draws, at least 1. A doc that is drawn more than once is annotated once.
+    n (int): The number of draws, at least 1. A doc that is drawn more than once is only annotated
+        once.
     seed (int): The random seed of the draws.
     name (str): Name of the component.
     RETURNS (list[DrawnDoc]): The docs, in the order they were first drawn.
@@ -329,7 +330,7 @@ def sample_of_session(drawings: Sequence[SessionDrawing], n_docs: int) -> Sample
         no annotated texts, or `n_docs` includes other texts. Also if only some of the texts are
         from Label Studio.
     """
-    # The number of texts of each addition. It is 0 for Label Studio, where `serve` doesn't count
+    # The number of texts in each addition. It is 0 for Label Studio, where `serve` doesn't count
     # them.
     sizes = {drawing.addition: drawing.added for drawing in drawings}
     if [*sizes] == [OF_LABEL_STUDIO]:
@@ -355,9 +356,9 @@ def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
 
         weight_i = times_i (UNIFORM / D) / q_i
 
-    Doc i of D texts was drawn `times_i` times, with probability q_i per draw. Because the fraction
-    UNIFORM of the probabilities is uniform, q_i is at least UNIFORM / D, and the weight is at most
-    `times_i`.
+    Doc i of D texts was drawn `times_i` times, with probability q_i per draw. Because a fraction
+    UNIFORM of the total probability is distributed uniformly, q_i is at least UNIFORM / D, and the
+    weight is at most `times_i`.
 
     drawings (Sequence[Drawing]): The record of each doc.
     RETURNS (Floats1d): The weights. Shape: (docs,)
@@ -367,7 +368,7 @@ def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
 
 
 def check_not_suggested(doc: Doc) -> None:
-    """Check that a doc was not chosen by `suggest`, because its choice is not random.
+    """Check that a doc was not chosen by `suggest`, which doesn't choose docs at random.
 
     doc (Doc): The doc.
     RAISES (ValueError): If it was chosen by `suggest`.

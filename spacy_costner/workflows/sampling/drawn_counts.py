@@ -19,8 +19,8 @@ from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
 from .suggestions import text_without_space
 
 EntityKey = tuple[int, int, str]
-"""The begin and end of an entity, as character offsets into its text without whitespace, and its
-label."""
+"""The start and end of an entity, as character offsets into the text of the doc without whitespace,
+and the label of the entity."""
 
 
 class DrawnCounts(NamedTuple):
@@ -45,7 +45,7 @@ class Expectations(NamedTuple):
     annotated_counts (ExpectedCounts): The expected counts of each annotated doc.
         Shapes: (docs, labels), (docs,)
     predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
-    occurrences (list[int]): The number of texts that are equal to the text of each annotated doc.
+    occurrences (list[int]): For each annotated doc, the number of texts that are equal to its text.
     """
 
     docs: int
@@ -59,8 +59,8 @@ class Expectations(NamedTuple):
 def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
 ) -> Expectations:
-    """Predict all texts, sum their expected counts, and collect the expected counts of the
-    annotated docs. Annotated docs are matched by text, because docs with the same text have the
+    """Make predictions for all texts, sum their expected counts, and collect the expected counts of
+    the annotated docs. Annotated docs are matched by text, because docs with the same text have the
     same expected counts.
 
     nlp (Language): The pipeline.
@@ -114,9 +114,9 @@ def expect_texts(
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """Return a key for each entity of a doc: its begin, end and label. Offsets don't count
-    whitespace, so the keys of two docs with the same words can be compared even if their
-    tokenization or whitespace differs.
+    """Return a key for each entity in a doc: its start, end and label. Offsets ignore whitespace,
+    so the keys of two docs with the same words can be compared even if their tokenization or
+    whitespace differs.
 
     doc (Doc): The doc.
     labels (Collection[str] | None): The labels of the entities to include. If None, all are
@@ -151,8 +151,8 @@ def count_drawn(
 ) -> dict[str, DrawnCounts]:
     """Count the entities in drawn docs by label.
 
-    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels,
-        their expected counts are 0.
+    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels, the
+        expected counts of those labels are 0.
     annotated (Sequence[Doc]): The distinct drawn docs with their annotation.
     expected (Expectations): The expected counts.
     times (Ints1d): The number of times each doc was drawn. Shape: (docs,)

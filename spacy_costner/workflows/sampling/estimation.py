@@ -37,11 +37,12 @@ MIN_DRAWINGS = 30
 see the simulation in `benchmarks/estimate.py`."""
 
 MIN_ENTITIES = 20
-"""The minimum number of entities of a label in the drawn docs to estimate their total number."""
+"""The number of entities of a label that the drawn docs must contain to estimate the label's
+total."""
 
 MIN_OF_EACH = 10
-"""The minimum number of correct entities, and of wrong or missed entities, in the drawn docs to
-estimate a score."""
+"""The number of correct entities, and of wrong or missed entities, that the drawn docs must contain
+to estimate a score."""
 
 ALL_LABELS = "all"
 """The label of the estimates over all labels."""
@@ -50,7 +51,7 @@ ALL_LABELS = "all"
 @dataclass(frozen=True)
 class MeasureEstimate:
     """Estimates of a count or score: using both the model and the drawn docs, and using only one of
-    them.
+    the two.
 
     estimate (Interval | None): The estimate and its interval. None if there are too few entities.
     model_alone (float): The expected value according to the model, without the drawn docs.
@@ -130,7 +131,8 @@ def estimate(
     nlp (Language): The pipeline that the docs were drawn for.
     drawn (Iterable[Doc]): The annotated docs: either all docs returned by `draw`, for one or
         several seeds, or the evaluation texts that a session of `serve` drew at random.
-    texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
+    texts (Iterable[Doc]): All docs that the annotated docs were drawn from, in their original
+        order.
     confidence (float): The probability that an interval contains the true value.
     simple_random (bool): Whether the annotated docs are your own simple random sample without
         replacement, instead of docs drawn by `draw`.
@@ -140,7 +142,7 @@ def estimate(
     RETURNS (Estimate): The estimates, over all labels and for each label.
     RAISES (ValueError): If the component is missing or isn't trained, or `confidence` is invalid;
         or if there are too few drawn docs, or they weren't drawn at random from these texts for
-        this pipeline, aren't fully annotated, or don't contain any of its labels.
+        this pipeline, aren't fully annotated, or don't contain any of the component's labels.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
@@ -166,7 +168,7 @@ def estimate(
             "are assumed to be like the others"
         )
 
-    # Predict the texts, and compute the sampling probabilities of the drawn docs.
+    # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
     expected = expect_texts(nlp, name, texts, annotated)
     sample = design.make_sample(expected)
 
@@ -270,7 +272,7 @@ def measure_number(
 
 
 def without_estimate(model_alone: float, refusal: str) -> MeasureEstimate:
-    """Create a `MeasureEstimate` with only the reason why there is no estimate."""
+    """Create a `MeasureEstimate` with the reason why there is no estimate."""
     return MeasureEstimate(
         estimate=None, model_alone=model_alone, annotated_alone=None, refusal=refusal
     )

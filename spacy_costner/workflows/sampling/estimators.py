@@ -30,7 +30,7 @@ from thinc.types import Floats1d, FloatsXd, Ints1d
 from ...metrics import logistic
 
 UNIFORM = 0.5
-"""The uniform part of the sampling probabilities. It ensures that docs are also sampled if the
+"""The uniform part of the sampling probabilities. It ensures that docs are sampled even if the
 model is overconfident about them, and that no doc has more than 1 / UNIFORM times its weight in a
 simple random sample."""
 
@@ -63,8 +63,8 @@ class Sample(NamedTuple):
     """A random sample of n draws from D docs. Leading dimensions are for several samples, e.g. in a
     simulation.
 
-    probs (FloatsXd): The probability q_i of each drawn doc per draw. Without replacement, n q_i is
-        the sampling fraction of its stratum. Shape: (..., n)
+    probs (FloatsXd): The probability q_i of selecting each drawn doc in a draw. Without
+        replacement, n q_i is the sampling fraction of the doc's stratum. Shape: (..., n)
     n_docs (int): The number of docs to draw from, D.
     with_replacement (bool): Whether a doc can be drawn, and counted, more than once. If False, the
         docs are a simple random sample without replacement, or one such sample per stratum.
@@ -83,10 +83,10 @@ class Sample(NamedTuple):
 
     @property
     def correction(self) -> float:
-        """The finite population correction, a factor of the variance. Without replacement, it
-        decreases to 0 as more docs are drawn, because a sample of all docs isn't random. With
-        replacement, it is 1. It is also 1 if there are several strata, which would need different
-        factors. This overestimates the variance rather than underestimating it."""
+        """The finite population correction, by which the variance is multiplied. Without
+        replacement, it decreases to 0 as more docs are drawn, because a sample of all docs isn't
+        random. With replacement, it is 1. It is also 1 if there are several strata, which would
+        need different factors, so the variance is overestimated rather than underestimated."""
         if self.with_replacement or self.n_parts > 1:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
@@ -94,7 +94,8 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """A number of items in docs, such as entities of a label. The sum of two counts is a count.
+    """A number of items in docs, such as the entities with a given label. The sum of two counts is
+    a count.
 
     annotated (FloatsXd): The true count in each drawn doc, y_i. Shape: (..., n)
     expected (FloatsXd): The count expected by the model in each drawn doc, e_i. Shape: (..., n)
@@ -120,8 +121,8 @@ class Count:
 
 
 def drawing_probs(mistakes: Floats1d) -> Floats1d:
-    """Compute the probability of each doc per draw. One part is proportional to the expected number
-    of mistakes in the doc, the other part is uniform.
+    """Compute the probability of selecting each doc in a draw. One part is proportional to the
+    expected number of mistakes in the doc, and the other part is uniform.
 
         q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
@@ -144,7 +145,7 @@ def drawing_probs(mistakes: Floats1d) -> Floats1d:
 def draw_docs(probs: Floats1d, n: int, rng: Generator) -> Ints1d:
     """Draw n docs with replacement.
 
-    probs (Floats1d): The probability of each doc per draw. Shape: (D,)
+    probs (Floats1d): The probability of selecting each doc in a draw. Shape: (D,)
     n (int): The number of draws.
     rng (Generator): The random number generator.
     RETURNS (Ints1d): The indices of the drawn docs, in order. Shape: (n,)
@@ -214,8 +215,8 @@ def estimate_share(
 
     Share and margin are computed as in `estimate_ratio`. The interval is computed for the log odds,
     so its ends are between 0 and 1, and it has better coverage in small samples. Because both
-    counts are estimates, the ratio may not be between 0 and 1. In this case it has no log odds, and
-    the interval of `estimate_ratio` is used.
+    counts are estimates, the ratio isn't always between 0 and 1. If it isn't, it has no log odds,
+    and the interval of `estimate_ratio` is used.
 
     part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
     sample (Sample): The sample, with at least 2 draws.
@@ -331,7 +332,7 @@ def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
 
     Normally distributed values, with a kurtosis of 3, have n - 1 degrees of freedom. If a few docs
     account for most of the error, the kurtosis is higher, and the variance is less certain, as if
-    there were fewer values. There is at least 1 degree of freedom. Shapes: (..., n) to (...)
+    there were fewer values. The result is at least 1. Shapes: (..., n) to (...)
 
     Satterthwaite, 1946, "An Approximate Distribution of Estimates of Variance Components".
     """

@@ -56,8 +56,8 @@ class ExpectedCounts(NamedTuple):
 def expect_counts(
     nlp: Language, name: str, docs: Iterable[Doc]
 ) -> Iterator[tuple[Sequence[Doc], ExpectedCounts]]:
-    """Predict copies of docs in batches, and compute their expected counts. Preset entities, i.e.
-    entities set by an earlier component, have a probability of 1.
+    """Make predictions for copies of docs in batches, and compute the expected counts. Preset
+    entities, i.e. entities set by an earlier component, have a probability of 1.
 
     nlp (Language): The pipeline. Earlier components annotate the docs first.
     name (str): The name of the component.
@@ -76,7 +76,7 @@ def expect_counts(
         # `prob_of`.
         predict(ner, docs_of_batch, posterior, Confidence())
         predicted, correct = count_predicted(docs_of_batch, ner.labels)
-        # The expected number of entities is the sum of the probabilities that a token begins an
+        # The expected number of entities is the sum of each token's probability of starting an
         # entity. Shapes: (N, K) @ (K, labels) = (N, labels)
         opening_probs = posterior.chain_marginals @ posterior.tags.opens_label
         yield (

@@ -29,8 +29,8 @@ from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
 MIN_SHARE = 0.02
-"""A word is uncertain if the total uncertainty of its tokens in the doc is above this fraction of
-the highest total."""
+"""A word is uncertain if the total uncertainty of its occurrences in the doc is above this fraction
+of the highest total."""
 
 DECAY = 0.5
 """The factor by which the worth of a word is multiplied for each chosen doc in which the word is
@@ -61,8 +61,8 @@ class Uncertainty(NamedTuple):
 
 
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by entropy, in nats: the entropy of the path of each doc, and of the tag
-    of each token.
+    """Measure uncertainty by entropy, in nats: the entropy of each doc's path, and of each token's
+    tag.
 
         - sum_y p(y) log p(y)
 
@@ -127,8 +127,8 @@ CHOSEN_BY = "chosen_by"
 """The metadata key of docs that were suggested rather than drawn at random."""
 
 PRICES = ("token", "doc")
-"""The values of the argument `per` of `suggest`: "token" for different prices, or "doc" for the
-same price for all docs."""
+"""The values of the argument `per` of `suggest`: "token" if the price of a doc depends on its
+tokens, or "doc" if all docs have the same price."""
 
 
 class Candidate(NamedTuple):
@@ -150,7 +150,7 @@ class Suggestion(NamedTuple):
     """A doc to annotate.
 
     place (int): The index of the doc in the pool.
-    score (float): The uncertainty about the doc. Without a model: see `suggest_first`.
+    score (float): The uncertainty about the doc. Without a model, see `suggest_first`.
     doc (Doc): The doc, with the predicted entities if there is a model.
     """
 
@@ -258,9 +258,8 @@ def suggest(
 def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
-    """Choose docs to annotate without a model, so that together they contain many frequent words.
-    The value of a word is the square root of the number of docs that contain it, or 0 if there is
-    only one.
+    """Without a model, choose docs to annotate that together contain many frequent words. The value
+    of a word is the square root of the number of docs that contain it, or 0 if there is only one.
 
     docs (Iterable[Doc]): The pool. Docs without words, and docs with the same text as an earlier
         doc, are skipped.
@@ -335,8 +334,8 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure the uncertainty of a component about docs and their words. Earlier components
-    annotate the docs first. `docs` are pairs of the index of a doc and the doc. Returns a candidate
+    """Measure the uncertainty of a component about docs and the words in them. Earlier components
+    annotate the docs first. `docs` contains pairs of a doc's index and the doc. Returns a candidate
     for each doc."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
@@ -362,7 +361,7 @@ def measure_pool(
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
     """Skip docs without words, and docs with the same text as an earlier doc or an annotated doc,
-    ignoring whitespace. Yields the index and the doc for all other docs."""
+    ignoring whitespace. Yields the index and the doc for each remaining doc."""
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words
     for index, doc in enumerate(docs):
