@@ -14,7 +14,7 @@ Ways: the answers as they are alone ("noisy"; with several annotators the votes)
 alone ("gold"), both of these ("both"), the noise channel with the distribution of a model of the
 checked texts ("once") and with the distributions of students of folds ("folds"), and all texts with
 gold annotation ("clean"). Results are added to the file, so that a run continues where it stopped.
-`--rows` prints the means of the results in the file.
+`--rows` prints means over draws of the results in the file.
 """
 
 import random
@@ -65,6 +65,9 @@ SEEDS = range(3)
 ANNOTATORS = ("misses", "labels", "borders", "all", "3 all", "models", "3 models")
 KINDS = {"misses": 0.3, "labels": 0.25, "borders": 0.3}
 """The share of entities with a mistake of each kind."""
+
+COMPARED = ("gold", "both", "folds", "clean")
+"""The methods in the rows of `print_rows`."""
 
 Entity = tuple[int, int, str]
 
@@ -254,20 +257,27 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     )
 
 
-def print_rows(results: Mapping[Setting, Result]) -> None:
-    """Print a row for each setting, with the means over seeds."""
-    methods = ("noisy", "gold", "both", "once", "folds", "clean")
-    names = " | ".join(methods)
-    print(f"| corpus | annotators | checked | F of answers | {names} | test: {names} |")
-    groups: dict[tuple[str, str, int], list[Result]] = {}
+def print_rows(results: Mapping[Setting, Result], part: str) -> None:
+    """Print a row for each corpus and kind of annotators: F of the answers, and for each number of
+    checked texts F of `COMPARED` on the development part or the test part. All are means over
+    draws."""
+    cells: dict[tuple[str, str], dict[int, list[Result]]] = {}
     for setting, result in results.items():
-        groups.setdefault(setting[:3], []).append(result)
-    for (corpus, annotators, n_checked), group in sorted(groups.items()):
-        cells = [f"{numpy.mean([r.answers for r in group]):.1f}"]
-        for part in ("dev", "test"):
-            for method in methods:
-                cells.append(f"{numpy.mean([getattr(r, part)[method] for r in group]):.1f}")
-        print(f"| {corpus} | {annotators} | {n_checked} ({len(group)}) | {' | '.join(cells)} |")
+        row = cells.setdefault((setting.corpus, setting.annotators), {})
+        row.setdefault(setting.n_checked, []).append(result)
+
+    print(f"| corpus | annotators | F | {' | '.join(f'{n} checked' for n in N_CHECKED)} |")
+    for (corpus, annotators), row in cells.items():
+        f_of_answers = numpy.mean([r.answers for group in row.values() for r in group])
+        texts = [corpus, annotators, f"{f_of_answers:.0f}"]
+        for n_checked in N_CHECKED:
+            group = row.get(n_checked, [])
+            means: list[str] = []
+            for method in COMPARED:
+                if group:
+                    means.append(f"{numpy.mean([getattr(r, part)[method] for r in group]):.1f}")
+            texts.append(", ".join(means))
+        print(f"| {' | '.join(texts)} |")
 
 
 def main(path: str, *arguments: str) -> None:
@@ -275,7 +285,9 @@ def main(path: str, *arguments: str) -> None:
     results_path = Path(path)
     results = read_results(results_path, Setting, Result)
     if "--rows" in arguments:
-        print_rows(results)
+        for part in ("dev", "test"):
+            print(f"F on {part}: {', '.join(COMPARED)}")
+            print_rows(results, part)
         return
     for corpus in arguments or NAMES:
         parts = {part: read_part(corpus, part) for part in ("train", "dev", "test")}
