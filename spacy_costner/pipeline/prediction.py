@@ -26,7 +26,8 @@ from .promises import Promise
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
-"""The values of the attribute "set" of span groups with spans other than the predicted entities."""
+"""The values of the attribute "set" in span groups that contain alternatives or guaranteed sets
+instead of the predicted entities."""
 
 
 class SpanSet(NamedTuple):
@@ -147,7 +148,7 @@ class Hypothesis(NamedTuple):
     """A possible analysis of a doc.
 
     ents (list[Span]): The entities of the doc in this analysis.
-    prob (float): The probability of the path of tags with these entities. (In IOB2, other paths may
+    prob (float): The probability of the tag path with these entities. (In IOB2, other paths may
         have the same entities: see `k_best`.) It may underflow to 0 for long docs.
     log_probability (float): The logarithm of the probability, which doesn't underflow.
     """

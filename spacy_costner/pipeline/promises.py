@@ -3,8 +3,8 @@
 A *guarantee* is a statement such as "the component's sets of spans miss at most 5% of the
 entities". The class is called `Promise` because `Guarantee` is the result of the function
 `workflows.guarantee`. The shift test compares the *scores* of calibration docs with the scores of
-new docs. Guarantees and scores are only valid for the settings of the component at calibration.
-They are saved in its `cfg` under "guarantee" and "shift".
+new docs. Guarantees and scores are only valid for the component's settings at the time of
+calibration. They are saved in the component's `cfg` under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,8 +30,8 @@ CalibratedSettings = dict[str, Any]
 """The settings of a component that a guarantee or the shift test depends on, in JSON format."""
 
 FOUND = ("exact", "covered")
-"""The conditions for an entity to count as found. "exact": its span is in the set. "covered": all
-of its tokens are in spans of the set."""
+"""When an entity counts as found. "exact": its span is in the set. "covered": all of its tokens are
+in spans of the set."""
 
 UNITS = ("doc", "any")
 """The miss rate that a guarantee limits. "doc": the proportion of missed entities per doc, averaged
@@ -48,7 +48,7 @@ class Terms:
         set.
     confidence (float | None): The probability that the guarantee holds. If None, it holds on
         average over calibration docs.
-    found (str): The condition for an entity to count as found: one of `FOUND`.
+    found (str): When an entity counts as found: one of `FOUND`.
     by (str): The rate to limit: one of `UNITS`. Always "doc" for false alarms.
     per_label (bool): Whether there is a separate guarantee for each label.
     by_group (str | None): A key in `doc.user_data` that divides docs into groups with separate
@@ -127,8 +127,7 @@ class Promise(Terms):
     docs (int): The number of calibration docs.
     entities (int): The number of entities in the calibration docs.
     not_counted (dict[str, int]): The number of excluded docs for each reason.
-    drawings (int | None): The number of draws, if the docs were sampled from texts with known
-        probabilities.
+    drawings (int | None): The number of draws, if the docs were sampled with known probabilities.
     reading (Reading | None): How the calibration docs were read, if known.
     holds_for (CalibratedSettings | None): The settings that the guarantee is valid for. None if it
         hasn't been stored in a component yet.
@@ -203,8 +202,8 @@ class CalibrationScores:
         reading: Reading | None,
         holds_for: CalibratedSettings,
     ) -> "CalibrationScores":
-        """Collect the scores of calibration docs, and group them by the values in `user_data`. For
-        the other parameters see the class.
+        """Collect the scores of calibration docs, and group them by the values in `user_data`. See
+        the class for the other parameters.
 
         docs (Sequence[Doc]): The calibration docs.
         scores (Floats1d): The score of each doc. Docs with the score NaN are skipped. Shape: (B,)
@@ -215,10 +214,10 @@ class CalibrationScores:
         for score, doc in zip(rounded(scores).tolist(), docs):
             if not isnan(score):
                 scored_docs.append((score, doc))
-        scored_docs.sort(key=itemgetter(0))  # only by score, as docs can't be compared
+        scored_docs.sort(key=itemgetter(0))  # only by score, because docs can't be compared
         return cls(
             scores=[score for score, _ in scored_docs],
-            digest=digest_of_scores(scores),  # not rounded, as it identifies the docs
+            digest=digest_of_scores(scores),  # not rounded, because it identifies the docs
             keys=_scores_by_value(scored_docs),
             source=source,
             approximate=approximate,
@@ -255,7 +254,7 @@ class CalibrationScores:
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
-        # The digest identifies the complete set of calibration docs, also for a single value.
+        # The digest identifies the complete set of calibration docs, even for a single value.
         return {"scores": scores, "digest": self.digest, "approximate": self.approximate}
 
 

@@ -159,7 +159,7 @@ def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
     gold label and then by predicted label. Zeros are omitted."""
     labels = [*pairs.tags.labels, OUTSIDE]
     n_tags = len(pairs.tags)
-    # All pairs of tags have the value 1, so the sums are numbers of tokens.
+    # All pairs of tags have the value 1, so the sums are token counts.
     counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
     confusion: dict[str, dict[str, int]] = {}
     for gold_label, counts_of_gold in zip(labels, counts.tolist()):
@@ -232,8 +232,8 @@ class DocCounts(NamedTuple):
 def count_docs(
     examples: Iterable[Example], cost: Cost, *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> DocCounts:
-    """Count the entities, the annotated tokens and the cost of mistakes of each doc. As in
-    `cost_scores`, docs without annotation are ignored.
+    """Count the entities and annotated tokens of each doc, and compute the cost of its mistakes. As
+    in `cost_scores`, docs without annotation are ignored.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     cost (Cost): The cost of mistakes.
@@ -307,7 +307,7 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and the predicted tag of each token of the predicted docs.
+    """Get the gold and the predicted tag of each token in the predicted docs.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component. Other labels in the docs are appended.

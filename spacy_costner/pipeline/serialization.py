@@ -68,7 +68,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "outside": outside,
         "progress": Progress()._asdict(),
         "n_examples": 0,  # the number of training examples
-        "cost_tables": [],  # of the losses; saved because the file of a cost may be missing later
+        "cost_tables": [],  # of the losses; saved because the files of costs may be missing later
         "temperature": Temperature()._asdict(),
         "untrained": [],  # the labels that were added after training
         "trained_on": "",  # the packed hashes of the training passages
@@ -145,7 +145,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
 
 
 def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
-    """Serialize the parts of a component to a bytestring. For the parameters see `write_files`."""
+    """Serialize the parts of a component to a bytestring. See `write_files` for the parameters."""
     writers: dict[str, Callable[[], bytes]] = {
         "cfg": lambda: srsly.json_dumps(cfg),
         "vocab": lambda: vocab.to_bytes(exclude=exclude),
@@ -158,7 +158,7 @@ def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
     """Unpack the output of `pack_parts`. Returns the contents of "cfg" and "model", and loads the
-    vocab in place, unless they are excluded. For the other parameters see `read_files`."""
+    vocab in place, unless they are excluded. See `read_files` for the other parameters."""
     with reading_part("cfg and model", name, folder=""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -186,8 +186,8 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         raise ValueError(
             f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
         ) from None
-    # srsly doesn't write all digits of a number to JSON, so the digest is computed from the cfg as
-    # it will be read.
+    # srsly doesn't write all digits of a number to JSON, so compute the digest from the cfg as it
+    # will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
@@ -257,7 +257,7 @@ def naming_version(cfg: Any) -> Iterator[None]:
         version = cfg.get("version")
         saved_by = f"saved by spacy-costner {version}, this is {current_version}"
         advice = f"install {version} to read it, or train again"
-        if version is None:  # the version is saved since 0.4.0
+        if version is None:  # the version has been saved since 0.4.0
             saved_by = f"saved by spacy-costner 0.3.0 or before, this is {current_version}"
             advice = "train again"
         raise ValueError(f"{error} ({saved_by}: {advice})") from error
@@ -383,7 +383,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
-    has_weights = weights.emissions.any(axis=1)  # whether any weight of a feature isn't 0, (V,)
+    has_weights = weights.emissions.any(axis=1)  # whether a feature has non-zero weights, (V,)
     # A first pass may have no weights if it reads labels from docs.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:

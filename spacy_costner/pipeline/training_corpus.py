@@ -91,8 +91,8 @@ def find_new_labels(
     examples (Iterable[Example]): The batch.
     annotation (Annotation): Where annotation is stored in docs.
     known_labels (Collection[str]): The existing labels.
-    RETURNS (set[str]): The new labels, except labels that start with "!". These raise an error that
-        shows the doc when its annotation is read.
+    RETURNS (set[str]): The new labels, except labels that start with "!". When the annotation is
+        read, they raise an error that includes the first words of the doc.
     """
     labels: set[str] = set()
     for eg in examples:
