@@ -234,8 +234,8 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 
 
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
-    """Read the scores in the attributes of a group, stored as an array or a list. Returns an empty
-    list if the group has no scores."""
+    """Read the scores in the attributes of a group, which may be stored as an array or a list.
+    Returns an empty list if the group has no scores."""
     scores = attrs.get("scores")
     if scores is None:
         return []

@@ -90,7 +90,7 @@ def spans_as_entities(
         not set.
     """
     copy = doc.copy()
-    # Only check spans with labels that the component writes for overlaps.
+    # Here, only spans with labels that the component writes are checked for overlaps.
     labels_without_overlap = labels if own_labels is None else own_labels
     entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:

@@ -91,7 +91,7 @@ def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs.
 
     docs (Sequence[Doc]): The docs, with or without annotation.
-    RETURNS (TokenAttrs): The tokens with all entity annotation.
+    RETURNS (TokenAttrs): The tokens with their entity annotation.
     """
     attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     orth, iob, label, is_space, sentence_start = read_attributes(docs, attributes)

@@ -120,7 +120,7 @@ def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None
     path (str | Path): The path of the file.
     write (Write): The function that writes to the file. It receives the path of an empty file or,
         if `path` is a terminal or a pipe, the path itself.
-    is_clear (bool): Whether `clear` was already called for this path.
+    is_clear (bool): Whether `clear` has already been called for this path.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():

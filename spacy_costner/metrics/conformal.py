@@ -3,7 +3,7 @@
 The guaranteed set of a doc contains all spans whose score is at least a threshold. At each
 threshold, each of the n calibration docs has a loss L_i between 0 and 1, e.g. the fraction of its
 entities that the set misses. The risk is the expected loss of a new doc. Calibration docs and new
-docs must be exchangeable, i.e. drawn from the same source in any order.
+docs must be exchangeable, i.e. drawn from the same source in random order.
 
 In shapes, E is the number of entities, S the number of spans or of candidate thresholds, and D the
 number of docs.
@@ -274,7 +274,7 @@ def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) ->
 
 
 def _divergence(share: float, limit: float) -> float:
-    """Compute h(share, limit) of Hoeffding's bound. See `p_values`."""
+    """Compute the term h(share, limit) in Hoeffding's bound. See `p_values`."""
     first_term = 0.0  # the limit of a log(a) as a approaches 0
     if share > 0:
         first_term = share * math.log(share / limit)

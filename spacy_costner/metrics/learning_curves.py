@@ -1,7 +1,7 @@
 """Forecasts of learning curves: the expected score with more training texts, and its interval.
 
 A score is a proportion, e.g. F-score, precision or recall. Its learning curve is modeled by a
-Gaussian process of the log odds of the score over x = log2(n / n_1), where n is the number of
+Gaussian process for the log odds of the score over x = log2(n / n_1), where n is the number of
 training texts and n_1 the smallest n with a measured score:
 
     log odds(x) = level + slope x + roughness W(x)

@@ -22,8 +22,8 @@ import numpy
 from thinc.types import Floats1d, Floats2d
 
 EntityCounts = dict[str, list[float]]
-"""Three numbers of entities per label: the expected number of correct entities, the number of
-predicted entities and the expected number of annotated entities."""
+"""Three entity counts per label: the expected number of correct entities, the number of predicted
+entities and the expected number of annotated entities."""
 
 ALARM = 100.0
 """The value of the martingale that triggers an alarm. If docs are exchangeable, the probability of
@@ -33,8 +33,8 @@ BETS = numpy.arange(1, 20) / 20
 """The exponents b of the bets, 0.05 to 0.95. See `log_products`."""
 
 ENOUGH = 50
-"""The minimum number of calibration docs with the same value of a key (e.g. a source) that is
-required to test docs with this value."""
+"""The minimum number of calibration docs with the same value for a key (e.g. the same source) that
+is required to test docs with this value."""
 
 MOST_TESTED = 100_000
 """The maximum number of docs to test in random order."""
@@ -44,8 +44,8 @@ MOST_LOG = 700.0
 
 
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
-    """Compute the p-value of each new doc: the fraction of calibration docs and earlier docs with a
-    higher score, counting the doc itself. A random fraction u of the ties is included.
+    """Compute the p-value of each new doc: the fraction of docs with a higher score among the
+    calibration docs, the earlier docs and the doc itself. A random fraction u of ties is included.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
@@ -158,7 +158,7 @@ class Shift(NamedTuple):
     level (float): The value of the martingale that triggers an alarm.
     alarm (int | None): The number of the doc, starting from 1, that triggered the first alarm. None
         if there is no alarm.
-    counts (EntityCounts): The numbers of entities by label. See `EntityCounts`.
+    counts (EntityCounts): The entity counts by label. See `EntityCounts`.
     approximate (bool): Whether the temperature was fitted on the calibration docs. If so, the rate
         of false alarms may exceed 1 / level.
     """
@@ -230,7 +230,7 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A short text that says whether there was an alarm, and gives the highest martingale."""
+        """A short summary: whether there was an alarm, and the highest martingale."""
         verdict = f"no alarm in {self.n_docs:,} docs"
         if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
@@ -314,7 +314,7 @@ def find_shift(
     seed (int): The seed for breaking ties. See `Stream`.
     level (float): The value of the martingale that triggers an alarm. Must be the same as in the
         test of the earlier docs, which are not checked for alarms again.
-    RETURNS (Shift): The test of the earlier and the new docs.
+    RETURNS (Shift): The result for the earlier and the new docs.
     RAISES (ValueError): If the earlier test used another seed or other calibration docs.
     """
     if earlier is None:

@@ -32,7 +32,7 @@ class CalibratedPipe(TrainablePipe):
     cfg (Cfg): The settings that are saved with the component.
     meta (dict[str, Any]): The pipeline's meta, where users can see the guarantee.
     annotation (Annotation): Where the component reads and writes annotation.
-    calibration (CalibrationState): The guarantee, the scores of the calibration docs and how the
+    calibration (CalibrationState): The guarantee, the scores of the calibration docs, and how these
         docs were read.
     """
 
@@ -54,8 +54,9 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def guarantee(self) -> Promise | None:
-        """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence. None if there is no guarantee or it isn't valid for the current settings."""
+        """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the
+        `spans_key` of `confidence`. None if there is no guarantee or it isn't valid for the current
+        settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
@@ -101,7 +102,7 @@ class CalibratedPipe(TrainablePipe):
     def drop_guarantee(self, reason: str, *, keep_scores: bool = False) -> None:
         """Drop the guarantee and the scores of the calibration docs. Warn if there was a guarantee.
 
-        reason (str): The change that makes the guarantee invalid, for the warning.
+        reason (str): The change that makes the guarantee invalid. Shown in the warning.
         keep_scores (bool): Whether to keep the scores of the calibration docs.
         """
         had_guarantee = self.calibration.drop(keep_scores=keep_scores)
@@ -115,8 +116,8 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Check whether settings in `cfg` were edited. Drop the guarantee and the scores of the
-        calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
+        """Check whether settings in `cfg` have been edited. Drop the guarantee and the scores of
+        the calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
         # `check` has already dropped the scores if they are invalid.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
@@ -141,8 +142,8 @@ class CalibratedPipe(TrainablePipe):
             with `nlp.pipe`. Docs in which all tokens are preset are not tested.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or the output of
             its `to_json`. The test continues from this result.
-        seed (int): The seed of the test. Use the same seed for all docs of a stream.
-        RETURNS (Shift): The test of all docs so far.
+        seed (int): The seed of the test. Use the same seed for all docs in a stream.
+        RETURNS (Shift): The result of the test for all docs so far.
         RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
             lacked one of them when a doc was processed; if `docs` is a single doc; or if `earlier`
             is incomplete or was computed with a different seed or different calibration docs.

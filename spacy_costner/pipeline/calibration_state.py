@@ -115,15 +115,15 @@ class CalibrationState:
         self._checked_settings = None
 
     def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Check whether settings were edited since the last check. Drop the scores of the
+        """Check whether settings have been edited since the last check. Drop the scores of the
         calibration docs if they are no longer valid.
 
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
             all its labels.
         RETURNS (str | None): The name of an edited setting that the guarantee depends on. None if
-            the guarantee is valid, if there is no guarantee, or if nothing was edited since the
-            last check, even if that check returned a name.
+            the guarantee is valid, if there is no guarantee, or if nothing has been edited since
+            the last check, even if that check returned a name.
         """
         # This runs before each prediction, and comparing settings with a guarantee is slow, so
         # first compare them with the settings at the last check. They include the confidence,
@@ -156,7 +156,7 @@ class CalibrationState:
         """Store how the calibration docs were read.
 
         reading (Reading): How the docs were read.
-        RETURNS (str | None): A warning, if earlier calibration docs were read differently.
+        RETURNS (str | None): A warning if earlier calibration docs were read differently.
         """
         earlier_reading = self.reading
         self.reading = reading
@@ -179,7 +179,7 @@ class CalibrationState:
         docs (Sequence[Doc]): The docs, before prediction.
         tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
         uses_starts (bool): Whether the predictions of the component depend on sentence starts.
-        RETURNS (str | None): A warning, if the docs were read differently.
+        RETURNS (str | None): A warning if the docs were read differently.
         """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
@@ -207,7 +207,7 @@ class CalibrationState:
         own_labels (Sequence[str]): The labels that the component writes.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
         seed (int): The seed of the test.
-        RETURNS (Shift): The test of all docs so far.
+        RETURNS (Shift): The result of the test for all docs so far.
         RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
             lacked one of them when a doc was processed; or if `earlier` belongs to a different
             test.
@@ -226,8 +226,8 @@ class CalibrationState:
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label. `add_measures` adds the numbers of each doc to
-        # this copy, so that the earlier result isn't modified.
+        # The expected entity counts by label. `add_measures` adds the counts of each doc to this
+        # copy, so that the earlier result isn't modified.
         counts: EntityCounts = {}
         if earlier is not None:
             counts = {**earlier.counts}

@@ -85,7 +85,7 @@ class CostSensitiveNER(SavedPipe):
     weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): "single": all tokens outside of entities have the tag O. "before": a token
-        directly before an entity has a special O tag for the label of the entity.
+        directly before an entity has a special O tag for the entity's label.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
@@ -106,8 +106,8 @@ class CostSensitiveNER(SavedPipe):
         if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't support weights,
         `own_labels` or `filter_spans` is set without a `spans_key`, the extension name of the
-        confidence is taken (see `set_confidence`), `learn_rate_factor` isn't positive or isn't
-        supported by the model, or the model has a fixed number of tags or doesn't score tags.
+        confidence is already in use (see `set_confidence`), `learn_rate_factor` isn't positive or
+        isn't supported by the model, or the model has a fixed number of tags or doesn't score tags.
     """
 
     def __init__(
@@ -173,8 +173,8 @@ class CostSensitiveNER(SavedPipe):
         # Both are updated if `cfg` is edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        # The settings of the config. At load, `follow_config` uses them to detect whether the
-        # config was edited after the component was saved.
+        # The settings of the config. When a component is loaded, `follow_config` uses them to
+        # detect whether the config was edited after the component was saved.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
@@ -199,8 +199,8 @@ class CostSensitiveNER(SavedPipe):
         self.drop_guarantee("another decoding", keep_scores=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        # Settings that differ from the config at load mean that the config was edited after the
-        # component was saved: see `follow_config`.
+        # If the config differs from these settings when the component is loaded, it was edited
+        # after the component was saved: see `follow_config`.
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
@@ -282,8 +282,8 @@ class CostSensitiveNER(SavedPipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # Settings that differ from the config at load mean that the config was edited after the
-        # component was saved: see `follow_config`.
+        # If the config differs from these settings when the component is loaded, it was edited
+        # after the component was saved: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
@@ -539,7 +539,7 @@ class CostSensitiveNER(SavedPipe):
 
     def _apply_gradients(self, sgd: Optimizer | None) -> None:
         """Update the weights at the end of `update` or `rehearse`. If `sgd` is None or False (spaCy
-        uses both), the gradients are kept for `finish_update`."""
+        may pass either), the gradients are kept for `finish_update`."""
         if sgd not in (None, False):
             self.finish_update(sgd)
 
@@ -626,11 +626,11 @@ class CostSensitiveNER(SavedPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Perform a "rehearsal" update: train the model to keep the predictions of the model that
-        `nlp.resume_training` saved. The model is not updated if `nlp.resume_training` wasn't
-        called. The loss is the Kullback-Leibler divergence between the saved and the current
-        predictions. Labels added since then are ignored. If there is a guarantee, it is dropped
-        with a warning.
+        """Perform a "rehearsal" update: train the model to preserve the predictions of an earlier
+        model, saved by `nlp.resume_training`. If `nlp.resume_training` wasn't called, the model is
+        not updated. The loss is the Kullback-Leibler divergence between the predictions of the two
+        models. Labels added since then are ignored. If there is a guarantee, it is dropped with a
+        warning.
 
         examples (Iterable[Example]): A batch of examples. Their annotation is not used.
         drop (float): The dropout rate.
@@ -778,7 +778,7 @@ class CostSensitiveNER(SavedPipe):
         docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, the most probable first.
-            Each consists of entities, their probability and the logarithm of the probability.
+            Each contains the entities, the probability of the analysis and its logarithm.
         RAISES (ValueError): If `docs` is a single doc, k is less than 1, or the component has no
             labels.
         """
@@ -821,7 +821,7 @@ class CostSensitiveNER(SavedPipe):
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
-        `MinCost`). If the component uses another decoding, every wrong tag has a cost of 1.
+        `MinCost`). With any other decoding, every wrong tag is assumed to have a cost of 1.
 
         posterior (Posterior): The probabilities, as returned by `posterior`.
         RETURNS (Floats1d): The expected cost of each token. Shape: (N,)

@@ -149,10 +149,10 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
     """Find the span group of a component's predicted entities under the key chosen by `free_key`.
 
     doc (Doc): A doc that the component has processed.
-    key (str): The key of the component's confidence.
-    name (str | None): The name of the component. If None, the group of any component under `key` is
-        returned.
-    RETURNS (SpanGroup | None): The group, or None if the doc doesn't have it.
+    key (str): The `spans_key` of the component's confidence.
+    name (str | None): The name of the component. If None, the group under `key` is returned,
+        regardless of the component.
+    RETURNS (SpanGroup | None): The group, or None if there is none.
     """
     if name is None:
         return doc.spans.get(key)

@@ -87,14 +87,14 @@ def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: EntityCounts
 ) -> float | None:
     """Read the measures of a doc (see `measure_docs`) from the span group that a component has
-    written. Returns the entropy and adds the expected numbers of entities to `counts`.
+    written. Returns the entropy and adds the expected entity counts to `counts`.
 
     doc (Doc): A doc that the component has processed.
-    key (str): The key of the component's confidence.
+    key (str): The `spans_key` of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (EntityCounts): The expected numbers of entities by label. The numbers of this doc are
-        added in place.
+    counts (EntityCounts): The expected entity counts by label. The counts of this doc are added in
+        place.
     RETURNS (float | None): The entropy of the doc divided by 1 + the expected number of entities.
         None if all tokens of the doc are preset.
     RAISES (ValueError): If the doc doesn't have the group, or the group has no entropy or scores.

@@ -36,7 +36,7 @@ def annotate_docs(
     """Write predicted entities to docs. With a confidence, also write their probabilities, the
     alternatives and the guaranteed sets.
 
-    docs (Sequence[Doc]): The predicted docs, which are modified in place.
+    docs (Sequence[Doc]): The docs to annotate, which are modified in place.
     prediction (Prediction): The entities, probabilities and other spans to write.
     name (str): The name of the component.
     confidence (Confidence | None): Where to write the probabilities. If None, they are not written.
@@ -93,8 +93,8 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """Convert the measures for the shift test to span group attributes for each doc, which are read
-    by `add_measures`. The attributes are empty if the prediction has no measures."""
+    """Convert the measures for the shift test to span group attributes for each doc, to be read by
+    `add_measures`. The attributes are empty if the prediction has no measures."""
     measures = prediction.measures
     if measures is None:
         return [{} for _ in prediction.tokens.lengths]

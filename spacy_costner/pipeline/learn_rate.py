@@ -26,7 +26,7 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
     factor (float): The value in the config.
     model (Model): The model of the component. Linear models don't support a factor, because they
-        aren't trained by the optimizer of the config.
+        aren't trained with the optimizer in the config.
     name (str): The name of the component, for error messages.
     RETURNS (float): The factor as a number.
     RAISES (ValueError): If the factor isn't a finite number above 0, or the model doesn't support a

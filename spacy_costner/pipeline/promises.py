@@ -1,4 +1,4 @@
-"""Guarantees and the scores of calibration docs, which are saved with a component.
+"""Guarantees and the scores of calibration docs, both of which are saved with a component.
 
 A *guarantee* is a statement such as "the component's sets of spans miss at most 5% of the
 entities". The class is called `Promise` because `Guarantee` is the result of the function
@@ -118,7 +118,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise(Terms):
-    """A guarantee for the sets of spans of a component, with its terms, the thresholds that satisfy
+    """A guarantee for a component's sets of spans, including its terms, the thresholds that satisfy
     them, and information about the calibration docs.
 
     groups (dict[str, Thresholds]): The thresholds for each group of docs with a guarantee. Without
@@ -126,7 +126,7 @@ class Promise(Terms):
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of entities in the calibration docs.
-    not_counted (dict[str, int]): The number of excluded docs for each reason.
+    not_counted (dict[str, int]): The number of docs that were excluded, for each reason.
     drawings (int | None): The number of draws, if the docs were sampled with known probabilities.
     reading (Reading | None): How the calibration docs were read, if known.
     holds_for (CalibratedSettings | None): The settings that the guarantee is valid for. None if it
@@ -173,8 +173,8 @@ class CalibrationScores:
 
     scores (list[float]): The sorted scores of the docs (see `doc_entropy.measure_docs`). Docs with
         only preset tokens have no score.
-    digest (str): The digest of the unrounded scores in document order, which identifies the docs:
-        see `digest_of_scores`.
+    digest (str): The digest of the unrounded scores in document order. It identifies the docs: see
+        `digest_of_scores`.
     keys (ScoresByValue): The scores grouped by the values in `doc.user_data`. Values with fewer
         than `ENOUGH` docs are omitted.
     source (str): The name of the calibration docs.
@@ -206,7 +206,7 @@ class CalibrationScores:
         the class for the other parameters.
 
         docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): The score of each doc. Docs with the score NaN are skipped. Shape: (B,)
+        scores (Floats1d): The score of each doc. Docs whose score is NaN are skipped. Shape: (B,)
         RETURNS (CalibrationScores): The collected scores.
         """
         # The shift test compares rounded scores.
@@ -244,8 +244,8 @@ class CalibrationScores:
         return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """Return the argument `calibration` of `find_shift`, with the scores of all docs or of the
-        docs with a given value.
+        """Return the scores of all docs, or of the docs with a given value, in the format of the
+        argument `calibration` of `find_shift`.
 
         key (str | None): A key in `keys`. If None, the scores of all docs are returned.
         value (str): A value under this key.
@@ -261,9 +261,9 @@ class CalibrationScores:
 def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
 ) -> ScoresByValue:
-    """Group the scores of docs by the values in their `user_data`, such as a source. The docs are
-    sorted by score. Long texts and other values that don't define groups (see `short_values`) are
-    omitted, as are values with fewer than `ENOUGH` docs, which can't be tested."""
+    """Group the scores of docs by the values in their `user_data`, such as their source. The docs
+    are sorted by score. Long texts and other values that don't define groups (see `short_values`)
+    are omitted, as are values with fewer than `ENOUGH` docs, which can't be tested."""
     # Docs with the same value under the same key form a group.
     scores_of_group: dict[tuple[str, str], list[float]] = {}
     for score, doc in scored_docs:
@@ -300,7 +300,7 @@ def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
 
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
-    """Copy a dictionary without the optional keys that have the value None."""
+    """Copy a dictionary without the optional keys whose value is None."""
     present_values = dict(values)
     for name in optional:
         if present_values[name] is None:

@@ -99,7 +99,7 @@ def find_reading(
 
 
 def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
-    """Check whether the tokens of a doc equal the tokenizer's tokens for its text."""
+    """Check whether the tokens of a doc match the tokenizer's output for its text."""
     tokenized = tokenizer(doc.text)
     return numpy.array_equal(doc.to_array(ORTH), tokenized.to_array(ORTH))
 
@@ -165,7 +165,7 @@ def find_difference(
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """Create a `Reading` from a saved cfg. Return None if it was unknown how docs were read, or the
+    """Create a `Reading` from a saved cfg. Return None if it is unknown how docs were read, or the
     pipeline was saved by a version that didn't record it.
 
     RAISES (ValueError): If a key is missing or unknown.

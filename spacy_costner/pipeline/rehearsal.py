@@ -1,4 +1,4 @@
-"""The rehearsal loss, for training a model to keep the predictions of an earlier model, the
+"""The rehearsal loss, which trains a model to preserve the predictions of an earlier model, the
 *teacher*.
 
 Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes. A path assigns

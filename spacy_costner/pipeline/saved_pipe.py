@@ -126,8 +126,8 @@ class SavedPipe(CalibratedPipe):
     def _load(self: PipeT, saved: dict[str, Any], folder: str) -> PipeT:
         """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
         the directory with a trailing slash, for error messages, or empty when loading from bytes.
-        If the component was saved by a different version of this package, error messages name this
-        version."""
+        If the component was saved by a different version of this package, error messages mention
+        both versions."""
         with naming_version(saved.get("cfg")):
             self._load_parts(saved, folder)
         return self
@@ -154,8 +154,8 @@ class SavedPipe(CalibratedPipe):
                 raise ValueError(f"expected weights for {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Load the settings and the calibration results from a saved cfg that was already checked
-        by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
+        """Load the settings and the calibration results from a saved cfg that has already been
+        checked by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
         attribute. Raise a ValueError if a setting is invalid or doesn't match the labels."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))

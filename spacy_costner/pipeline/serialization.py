@@ -79,8 +79,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
 
 
 def mark_version(cfg: Cfg) -> Cfg:
-    """Return a copy of a cfg with the version of this package and the version of the file
-    format."""
+    """Return a copy of a cfg that includes the version of this package and of the file format."""
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
@@ -90,8 +89,8 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
     after saving, the setting of the config is used instead.
 
     cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
-    saved (Cfg): The saved cfg. Its key "configured" stores the settings of the config when the
-        component was saved.
+    saved (Cfg): The saved cfg. Its key "configured" contains the settings that the config had when
+        the component was saved.
     configured (Cfg): The settings of the current config.
     RETURNS (Cfg): The cfg of the loaded component.
     """

@@ -34,8 +34,8 @@ def make_start_from(
         initialized.
     RETURNS (Callable[[Language], Language]): The callback. It modifies the pipeline in place and
         returns it.
-    RAISES (ValueError): In the callback, if a component is missing in one of the pipelines, or its
-        labels, tags or model differ between the pipelines.
+    RAISES (ValueError): In the callback, if a component is missing from one of the pipelines, or
+        its labels, tags or model differ between the pipelines.
     """
     return partial(_start, path, components)
 
