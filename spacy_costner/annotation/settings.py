@@ -29,8 +29,8 @@ class Annotation:
     own_labels (Labels): The labels of the spans to write. If None, spans with any label are
         written. Requires a `spans_key`.
     filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
-        Otherwise, overlapping spans raise an error. Only applies to spans with labels that the
-        component writes. Requires a `spans_key`.
+        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
+        `own_labels`. Requires a `spans_key`.
     incorrect_spans_key (str | None): The key in `doc.spans` for spans that are known not to be
         entities.
     sentence_boundaries (Boundaries): Where a sequence of the chain starts: see `borders`.
@@ -71,8 +71,8 @@ class Annotation:
         labels (Labels): The labels of the spans to convert to entities. If None, all spans are
             converted.
         RETURNS (Example): The example with the same predicted doc and the new reference.
-        RAISES (ValueError): If spans with labels that the component writes overlap, and
-            `filter_spans` is not set.
+        RAISES (ValueError): If spans with a label in `own_labels` overlap and `filter_spans` is not
+            set.
         """
         if self.spans_key is None:
             return eg

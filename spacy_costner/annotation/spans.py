@@ -79,18 +79,16 @@ def spans_as_entities(
     doc (Doc): The annotated doc, which isn't modified.
     key (str): The key of the spans in `doc.spans`.
     labels (Labels): The labels of the spans to convert. If None, all spans are converted.
-    own_labels (Labels): The labels that the component writes. All spans with these labels are
-        converted, unless `longest` is set. Spans with other labels are only converted if they don't
-        overlap with these. If they overlap with each other, only the longest is converted. If None,
-        the component writes all labels.
-    longest (bool): Whether to convert only the longest of overlapping spans with labels that the
-        component writes.
+    own_labels (Labels): The labels that the component writes. If None, it writes all labels. Spans
+        with other labels are only converted if they don't overlap with spans that have these
+        labels. If they overlap with each other, only the longest is converted.
+    longest (bool): Whether to convert only the longest of overlapping spans with a label in
+        `own_labels`, instead of raising an error.
     RETURNS (Doc): The copy with the entities.
-    RAISES (ValueError): If spans with labels that the component writes overlap, and `longest` is
-        not set.
+    RAISES (ValueError): If spans with a label in `own_labels` overlap and `longest` is not set.
     """
     copy = doc.copy()
-    # Here, only spans with labels that the component writes are checked for overlaps.
+    # Here, only spans with a label in `own_labels` are checked for overlaps.
     labels_without_overlap = labels if own_labels is None else own_labels
     entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:

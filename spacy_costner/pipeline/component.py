@@ -94,8 +94,8 @@ class CostSensitiveNER(SavedPipe):
         with other labels may overlap with these. Those that don't overlap are also used for
         training, so that the labels compete. If None, spans with any label are written.
     filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
-        Otherwise, overlapping spans raise an error. Only applies to spans with labels that the
-        component writes. Requires a `spans_key`.
+        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
+        `own_labels`. Requires a `spans_key`.
     sentence_boundaries (Boundaries): Where to split a doc into separate chains. False: nowhere.
         True: at sentence starts and line breaks. "sentences": at sentence starts.
     decoding (Decoding): How to predict entities.
@@ -564,9 +564,9 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the entity labels of a batch as trained. A label that `add_label` adds to a trained
-        model is untrained, and is not predicted until the model is updated with an entity that has
-        this label."""
+        """Mark the entity labels of a batch as trained. A label added to a trained model with
+        `add_label` is untrained, and is not predicted until the model is updated with an entity
+        that has this label."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference

@@ -244,8 +244,8 @@ class CalibrationScores:
         return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """Return the scores of all docs, or of the docs with a given value, in the format of the
-        argument `calibration` of `find_shift`.
+        """Return the scores of all docs, or of the docs with a given value, in the format expected
+        by `find_shift`.
 
         key (str | None): A key in `keys`. If None, the scores of all docs are returned.
         value (str): A value under this key.
