@@ -49,7 +49,7 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
     key (str): The key of the spans in `doc.spans`.
     labels (Labels): The labels of the spans to consider. If None, all spans are considered.
     RETURNS (tuple[list[Span], list[Span]]): The kept spans, and the dropped spans, which overlap
-        with kept ones. Duplicates with the same tokens and label are in neither list.
+        with kept spans. Duplicates with the same tokens and label are in neither list.
     """
 
     def tokens_and_label(span: Span) -> tuple[int, int, int]:

@@ -230,8 +230,8 @@ def fit_curve(
 
 
 def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior = PRIOR) -> float:
-    """Estimate the score of a model with more training texts from its current score. The log odds
-    are assumed to grow with the mean slope of the prior.
+    """Estimate how high a model's score would be with more training texts, given its current score.
+    The log odds are assumed to grow with the mean slope of the prior.
 
     score (float): The current score. A score of 0 or 1 stays the same.
     n_texts (int): The number of training texts.

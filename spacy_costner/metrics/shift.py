@@ -149,12 +149,12 @@ class Stream:
 
 
 class Shift(NamedTuple):
-    """The result of a test.
+    """The result of a shift test.
 
     stream (Stream): The tested docs. Includes additional docs if another test has continued from
         this one.
     n_docs (int): The number of tested docs.
-    highest (float): The maximum of the log martingale. It starts at 0.
+    highest (float): The maximum of the log martingale, including its initial value 0.
     level (float): The value of the martingale that triggers an alarm.
     alarm (int | None): The number of the doc, starting from 1, that triggered the first alarm. None
         if there is no alarm.

@@ -317,7 +317,7 @@ class CostSensitiveNER(SavedPipe):
         for the tags with a single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Creating `Tags` is slow, so they are only recreated if `cfg` was edited.
+        # Creating `Tags` is slow, so they are only recreated if `cfg` has been edited.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)

@@ -166,8 +166,8 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
 
 def free_key(doc: Doc, key: str, name: str) -> str:
     """Choose the key for the probabilities of a component: `key` or, if another component has
-    written to it, `key` followed by the name of this component, with a warning. Groups that were
-    not written by a component are replaced."""
+    already written to it, `key` followed by the name of this component. Warn in the latter case.
+    Groups that were not written by a component are replaced."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]

@@ -75,8 +75,8 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
                 continue
             weights = node.get_param(param_name)
             gradient = node.get_grad(param_name)
-            # The optimizer stores its moments under this key. It is the key that Thinc's
-            # `finish_update` uses.
+            # The optimizer stores its moments under this key, which is also used by Thinc's
+            # `finish_update`.
             key = (node.id, param_name)
             new_weights, _ = optimizer(key, weights, gradient, lr_scale=scale)
             node.set_param(param_name, new_weights)

@@ -333,7 +333,7 @@ def check_keys(
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
-    """Check that a saved value is a finite, non-negative number or, with `positive`, above 0."""
+    """Check that a saved value is a finite number of at least 0 or, with `positive`, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_valid = is_number and 0 <= value < inf
     bound = "of at least"
@@ -360,11 +360,11 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 def _replace_shims(
     model: Model[list[Doc], Potentials], replacements: Mapping[int, Shim]
 ) -> Model[list[Doc], Potentials]:
-    """Create a copy of a model with different shims, for saving only. (In Thinc, a shim is an
-    object of a node that manages its own data, such as the features.) `replacements` is keyed by
-    the ids of the old shims. The model is not modified, because other threads may be predicting
-    with it."""
-    # A shallow copy keeps the id of the node, which references use.
+    """Create a copy of a model with different shims, only for saving. (In Thinc, a shim is attached
+    to a node and manages data that are not parameters, such as the features.) `replacements` is
+    keyed by the ids of the old shims. The model is not modified, because other threads may be
+    predicting with it."""
+    # A shallow copy keeps the node's id, which is used by references.
     replaced = copy(model)
     replaced._layers = [_replace_shims(layer, replacements) for layer in model.layers]
     replaced._shims = [replacements.get(shim.id, shim) for shim in model.shims]
