@@ -33,7 +33,7 @@ LEVEL_SD = 3.0
 """The prior standard deviation of the level. It is large enough to allow nearly all scores."""
 
 SMOOTHING = 0.5
-"""Added to the counts of right and wrong, so that scores of 0 and 1 have finite log odds."""
+"""Added to the right and wrong counts, so that scores of 0 and 1 have finite log odds."""
 
 MAX_TIMES = 16
 """The largest number of texts considered, as a multiple of the current number."""
