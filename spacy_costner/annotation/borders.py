@@ -1,7 +1,7 @@
 """Split docs into the sequences of a linear chain.
 
 A sequence can be a whole doc or a part of it, such as a sentence. A *border* is the first token of
-a sequence, except at the start of a doc. The features of a token may still depend on its whole doc.
+a sequence, except at the start of a doc. The features of a token may still depend on the whole doc.
 
 In shapes, D is the number of docs in a batch, B the number of sequences, and N the number of
 tokens.
@@ -44,7 +44,7 @@ def borders_of_tokens(
 ) -> Array1d:
     """Find the borders of docs using existing arrays of token attributes: see `find_borders`.
 
-    docs (Sequence[Doc]): The docs with the N tokens.
+    docs (Sequence[Doc]): The docs, with N tokens in total.
     boundaries (Boundaries): Where a sequence starts.
     begins_sentence (Array1d): True for tokens that start a sentence. Shape: (N,)
     is_space (Array1d): True for whitespace tokens. Shape: (N,)
@@ -65,15 +65,15 @@ def borders_of_tokens(
     first_token = 0
     for doc in docs:
         # Use a slice because the index is out of range for empty docs at the end of the batch. For
-        # other empty docs, it is the first token of the next doc.
+        # other empty docs, it is the index of the first token of the next doc.
         is_border[first_token : first_token + 1] = False
         first_token += len(doc)
     return is_border
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
-    """Check which words contain a line break. The words are given by their hashes and looked up in
-    the string stores of the docs. Shapes: (W,) to (W,)"""
+    """Check which words contain a line break. The words are passed as hashes, which are looked up
+    in the string stores of the docs. Shapes: (W,) to (W,)"""
     # Usually, all docs share the same string store.
     stores = list(dict.fromkeys(doc.vocab.strings for doc in docs))
     # Look up each of the U distinct words only once. Shapes: (U,), (W,)

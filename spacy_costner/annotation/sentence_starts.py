@@ -1,4 +1,5 @@
-"""Get the sentence starts of examples, whose docs may be tokenized differently."""
+"""Get the sentence starts of examples. The predicted doc and the reference of an example may be
+tokenized differently."""
 
 from typing import cast
 
@@ -9,13 +10,13 @@ from spacy.training import Example
 from thinc.types import Array1d
 
 WITHOUT_SENTENCES = "spacy_costner.without_sentences"
-"""The key in `doc.user_data` of predicted docs that must not be split at the sentence starts of
-their references in training. It is set by the corpus reader if its setting `sentences` is false."""
+"""The key in `doc.user_data` that marks predicted docs that must not be split at the sentence
+starts of their references in training. It is set by the corpus reader with `sentences = false`."""
 
 
 def sentence_starts(example: Example) -> Array1d:
     """Find the sentence starts of an example's predicted doc, excluding the first token. If they
-    are unknown and the texts are the same, the sentence starts of the reference are used.
+    are unknown and both docs have the same text, the sentence starts of the reference are used.
 
     example (Example): The example.
     RETURNS (Array1d): A mask of the sentence starts. Shape: (T,)
@@ -45,5 +46,5 @@ def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
     is_start = sent_start == 1
     first_chars_of_other = other.to_array(IDX)
     if numpy.array_equal(first_chars, first_chars_of_other):
-        return cast(Array1d, is_start)  # same tokens, as for most docs
+        return cast(Array1d, is_start)  # most docs have the same tokens
     return cast(Array1d, numpy.isin(first_chars_of_other, first_chars[is_start]))

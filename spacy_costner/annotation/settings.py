@@ -1,4 +1,4 @@
-"""The settings for reading annotation from docs, in training and in prediction.
+"""The settings for reading annotation from docs, during training and prediction.
 
 Entities are stored in `doc.ents` or, if the component has a `spans_key`, in `doc.spans` under this
 key. A *preset* entity is an entity that is set on a doc before the component runs.
@@ -28,8 +28,9 @@ class Annotation:
     spans_key (str | None): The key of the entities in `doc.spans`. If None, `doc.ents` is used.
     own_labels (Labels): The labels of the spans to write. If None, spans with any label are
         written. Requires a `spans_key`.
-    filter_spans (bool): Whether to keep only the longest of overlapping spans with own labels in
-        training docs. Otherwise, overlapping spans raise an error. Requires a `spans_key`.
+    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
+        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
+        `own_labels`. Requires a `spans_key`.
     incorrect_spans_key (str | None): The key in `doc.spans` for spans that are known not to be
         entities.
     sentence_boundaries (Boundaries): Where a sequence of the chain starts: see `borders`.
@@ -70,7 +71,8 @@ class Annotation:
         labels (Labels): The labels of the spans to convert to entities. If None, all spans are
             converted.
         RETURNS (Example): The example with the same predicted doc and the new reference.
-        RAISES (ValueError): If spans with own labels overlap and `filter_spans` is not set.
+        RAISES (ValueError): If spans with a label in `own_labels` overlap and `filter_spans` is not
+            set.
         """
         if self.spans_key is None:
             return eg
@@ -114,11 +116,11 @@ class Annotation:
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
-        """Find the borders where predicted docs are split in every other epoch of training: see
+        """Find the borders at which predicted docs are split in every other training epoch: see
         `training.segmentations`.
 
         If the sentence starts of a predicted doc are unknown, the sentence starts of its reference
-        are used. They are not set on the predicted doc, so that features are the same as in
+        are used. They are not set on the predicted doc, so that features are the same as during
         prediction.
 
         examples (Sequence[Example]): The examples, as yielded by the corpus.

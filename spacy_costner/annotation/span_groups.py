@@ -1,6 +1,6 @@
-"""Read and write span groups with scores, even after tokens were merged or split.
+"""Read and write span groups with scores, even after tokens have been merged or split.
 
-spaCy doesn't update span groups when tokens are merged or split. The spans after these tokens then
+spaCy doesn't update span groups when tokens are merged or split. Later spans in the doc then
 consist of the wrong tokens, or reading them raises an IndexError (E035). Because character offsets
 remain valid, they are saved in the attributes of the group together with the scores.
 """
@@ -22,9 +22,9 @@ Place = tuple[int, int, str]
 def replace_spans(
     doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
-    """Write the predicted spans of a component to a key in `doc.spans`. Existing spans with labels
-    of the component are replaced. Spans with other labels are kept, with their scores or NaN. (They
-    are removed if they start or end within a merged token.)
+    """Write the predicted spans of a component to `doc.spans` under a key. Existing spans with
+    labels of the component are replaced. Spans with other labels are kept, with their scores or
+    NaN. (They are removed if they start or end within a merged token.)
 
     doc (Doc): The doc, which is modified in place.
     key (str): The key to write to.
@@ -105,9 +105,9 @@ def scored_attrs(
 
 
 def read_group(group: SpanGroup) -> list[ScoredSpan]:
-    """Read the spans of a group and their scores, even after tokens were merged or split. Spans
-    that other code has added to the group have no score, and are skipped if they can no longer be
-    read."""
+    """Read the spans of a group and their scores, even after tokens have been merged or split.
+    Spans that other code has added to the group have no score, and are skipped if they can no
+    longer be read."""
     scores = _read_scores(group.attrs)
     start_chars: Any = group.attrs.get("start_char")
     end_chars: Any = group.attrs.get("end_char")
@@ -119,8 +119,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
     saved_places = list(zip(start_chars, end_chars, labels))
     places = [_place(group, i) for i in range(len(group))]
-    # A place is None if its span can't be read because tokens were merged. Assume that it is the
-    # saved span.
+    # A place is None if the span can't be read because tokens have been merged. In this case,
+    # assume that it is the saved span.
     is_same_span = [place in (None, saved) for place, saved in zip(places, saved_places)]
     if len(group) == len(saved_places) and all(is_same_span):
         return scored_spans
@@ -170,7 +170,7 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
 
 
 def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
-    """Get the spans of a group and their scores. If tokens were merged or split, the spans are
+    """Get the spans of a group and their scores. If tokens have been merged or split, the spans are
     aligned with the current tokens of the doc.
 
     group (SpanGroup): Any span group.
@@ -179,7 +179,7 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
     RETURNS (list[tuple[Span, float]]): The spans and their scores, which may be NaN.
     """
     scored_spans = read_group(group)
-    # If no tokens were merged or split, the spans of the group are still correct.
+    # If no tokens have been merged or split, the spans of the group are still correct.
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored_span.score) for span, scored_span in zip(group, scored_spans)]
 
@@ -202,7 +202,7 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
 def realign(doc: Doc) -> None:
     """Align the spans in all groups of a doc with its current tokens. The doc is modified in place.
     Spans that start or end within a token are removed. This prevents errors in code that reads all
-    groups, such as `DocBin`, after tokens were merged or split."""
+    groups, such as `DocBin`, after tokens have been merged or split."""
     for key, group in doc.spans.items():
         if is_stale(group):
             spans = [span for span, _ in spans_with_scores(group)]
@@ -210,8 +210,8 @@ def realign(doc: Doc) -> None:
 
 
 def is_stale(group: SpanGroup) -> bool:
-    """Check whether any span of a group has the wrong tokens because tokens were merged or split.
-    The character offsets of the spans are compared with the character offsets of their tokens."""
+    """Check whether any span of a group has the wrong tokens because tokens have been merged or
+    split. The character offsets of each span are compared with the offsets of its tokens."""
     for i in range(len(group)):
         place = _place(group, i)
         if place is None:
@@ -225,7 +225,7 @@ def is_stale(group: SpanGroup) -> bool:
 
 def _place(group: SpanGroup, i: int) -> Place | None:
     """Return the character offsets and the label of span i of a group, or None if the span can't be
-    read because the doc has fewer tokens now."""
+    read because the doc now has fewer tokens."""
     try:
         span = group[i]
     except IndexError:
@@ -234,8 +234,8 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 
 
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
-    """Read the scores in the attributes of a group, stored as an array or a list. Returns an empty
-    list if the group has no scores."""
+    """Read the scores in the attributes of a group, which may be stored as an array or a list.
+    Returns an empty list if the group has no scores."""
     scores = attrs.get("scores")
     if scores is None:
         return []

@@ -20,9 +20,9 @@ Labels = Collection[str] | None
 
 
 def missing_key(key: str) -> str:
-    """Return the key in `doc.spans` that marks tokens with missing annotation under `key`. spaCy
-    only has a token attribute for missing entity annotation, so missing span annotation is marked
-    by spans under a separate key."""
+    """Return the key in `doc.spans` whose spans mark tokens with missing annotation under `key`.
+    spaCy's token attribute for missing annotation only applies to entities, so missing span
+    annotation is marked by spans under a separate key."""
     return f"{key}_missing"
 
 
@@ -49,7 +49,7 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
     key (str): The key of the spans in `doc.spans`.
     labels (Labels): The labels of the spans to consider. If None, all spans are considered.
     RETURNS (tuple[list[Span], list[Span]]): The kept spans, and the dropped spans, which overlap
-        with kept ones. Duplicates with the same tokens and label are in neither list.
+        with kept spans. Duplicates with the same tokens and label are in neither list.
     """
 
     def tokens_and_label(span: Span) -> tuple[int, int, int]:
@@ -79,16 +79,16 @@ def spans_as_entities(
     doc (Doc): The annotated doc, which isn't modified.
     key (str): The key of the spans in `doc.spans`.
     labels (Labels): The labels of the spans to convert. If None, all spans are converted.
-    own_labels (Labels): The labels that the component writes. All spans with these labels are
-        converted, unless `longest` is set. Spans with other labels are only converted if they don't
-        overlap with these. If they overlap with each other, only the longest is converted. If None,
-        the component writes all labels.
-    longest (bool): Whether to convert only the longest of overlapping spans with own labels.
+    own_labels (Labels): The labels that the component writes. If None, it writes all labels. Spans
+        with other labels are only converted if they don't overlap with spans that have these
+        labels. If they overlap with each other, only the longest is converted.
+    longest (bool): Whether to convert only the longest of overlapping spans with a label in
+        `own_labels`, instead of raising an error.
     RETURNS (Doc): The copy with the entities.
-    RAISES (ValueError): If spans with own labels overlap and `longest` is not set.
+    RAISES (ValueError): If spans with a label in `own_labels` overlap and `longest` is not set.
     """
     copy = doc.copy()
-    # Only spans with own labels are checked for overlap here.
+    # Here, only spans with a label in `own_labels` are checked for overlaps.
     labels_without_overlap = labels if own_labels is None else own_labels
     entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:
@@ -139,16 +139,17 @@ def _other_spans(
 
 
 def entities_as_spans(doc: Doc, key: str) -> Doc:
-    """Copy the entities of a doc to a key in `doc.spans`, unless the key exists or the doc has no
-    entity annotation. Missing annotation is preserved. Modifies the doc in place and returns it."""
+    """Copy the entities of a doc to `doc.spans` under a key, unless the key exists or the doc has
+    no entity annotation. Missing annotation is preserved. Modifies the doc in place and returns
+    it."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
-        missing = doc.to_array(ENT_IOB) == 0  # 0 is missing annotation
+        missing = doc.to_array(ENT_IOB) == 0  # 0 means missing annotation
         annotate_spans(doc, key, doc.ents, missing_spans(doc, missing))
     return doc
 
 
 def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[Span]) -> None:
-    """Write span annotation to a key in `doc.spans`.
+    """Write span annotation to `doc.spans` under a key.
 
     doc (Doc): The doc, which is modified in place.
     key (str): The key to write to.

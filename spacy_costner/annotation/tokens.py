@@ -30,7 +30,7 @@ class TokenAttrs:
     iob (Ints1d): spaCy's ENT_IOB of each token: see `annotation.iob`. Shape: (N,)
     label (Ints1d): The hash of each token's entity label, or 0. Shape: (N,)
     is_space (Array1d): True for whitespace tokens. Shape: (N,)
-    begins_sentence (Array1d): True for tokens with a sentence start. Shape: (N,)
+    begins_sentence (Array1d): True for tokens that start a sentence. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     has_annotation (bool): Whether any token has entity annotation.
     has_space (bool): Whether any token is whitespace.
@@ -91,7 +91,7 @@ def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs.
 
     docs (Sequence[Doc]): The docs, with or without annotation.
-    RETURNS (TokenAttrs): The tokens with all entity annotation.
+    RETURNS (TokenAttrs): The tokens with their entity annotation.
     """
     attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     orth, iob, label, is_space, sentence_start = read_attributes(docs, attributes)
@@ -123,7 +123,7 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     for iob_of_doc in numpy.split(iob, ends_of_docs[:-1]):
         has_missing = (iob_of_doc == MISSING).any()
         if not has_missing:
-            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # modifies `iob`, as this is a view
+            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # a view, so this modifies `iob`
     return replace(tokens, iob=iob)
 
 
@@ -158,8 +158,9 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
     """Align the gold annotation of an example with the tokens of its predicted doc. Writes the
     ENT_IOB and the label hashes of aligned tokens to the given arrays. Shapes: (T,)"""
-    # The ENT_IOB of the aligned reference token, or None. Only O is used here, because BEGIN would
-    # be repeated for all parts of a split token. Entities are aligned as a whole below.
+    # The ENT_IOB of the reference token aligned with each token, or None. Only O is used here,
+    # because BEGIN would be repeated for all parts of a split token. Below, entities are aligned as
+    # a whole.
     aligned_iob = example.get_aligned("ENT_IOB")
     is_outside = [token_iob == OUTSIDE for token_iob in aligned_iob]
     iob[is_outside] = OUTSIDE

@@ -4,7 +4,7 @@ the process is killed or the power fails.
 New files are written to a hidden temporary file next to the path, flushed to disk, and then renamed
 to the path. A folder can't be renamed to the path of an existing folder. Therefore, the old folder
 is first renamed to `.NAME.….old`, and removed at the end. If the process is killed between the two
-renames, the path doesn't exist. The next call of `clear`, `check_folder` or `save_folder` for this
+renames, the path doesn't exist. The next call to `clear`, `check_folder` or `save_folder` for this
 path then restores the old folder.
 """
 
@@ -120,7 +120,7 @@ def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None
     path (str | Path): The path of the file.
     write (Write): The function that writes to the file. It receives the path of an empty file or,
         if `path` is a terminal or a pipe, the path itself.
-    is_clear (bool): Whether `clear` was already called for this path.
+    is_clear (bool): Whether `clear` has already been called for this path.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -140,11 +140,11 @@ def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None
 
 def clear(*paths: str | Path) -> None:
     """Clean up after processes that were killed while saving to a path. If the path doesn't exist,
-    the old folder is restored. Other hidden files and folders that were left by these processes are
-    removed, unless they are still used by a running process.
+    the old folder is restored. Other hidden files and folders left behind by these processes are
+    removed, unless a running process is still using them.
 
-    *paths (str | Path): The paths to clean up. Pass several paths in a single call if possible,
-        because listing a large folder is slow and only done once per call.
+    *paths (str | Path): The paths to clean up. If possible, pass several paths in a single call,
+        because listing a large folder is slow and each folder is only listed once per call.
     """
     # The paths in each folder, keyed by the prefixes of their hidden names.
     targets_of_folder: dict[Path, dict[str, Path]] = {}
@@ -160,7 +160,7 @@ def clear(*paths: str | Path) -> None:
 
 
 def _clear_leftover(leftover: Path, target: Path) -> None:
-    """Restore or remove a hidden file or folder that was left by a process."""
+    """Restore or remove a hidden file or folder left behind by a process."""
     with locked(leftover) as is_ours:
         # Without support for locks (None), another process may still be using the leftover. In this
         # case, an old folder is restored, but nothing is removed.
@@ -172,8 +172,8 @@ def _clear_leftover(leftover: Path, target: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool | None]:
-    """Context manager that tries to lock a file or folder, to mark it as in use for other
-    processes. The lock is released at the end of the block or when the process ends.
+    """Context manager that tries to lock a file or folder, to show other processes that it is in
+    use. The lock is released at the end of the block or when the process ends.
 
     path (Path): The file or folder to lock.
     YIELDS (bool | None): True if the lock was acquired, False if another process holds it. None if
@@ -200,7 +200,7 @@ def locked(path: Path) -> Iterator[bool | None]:
 
 def _hidden_name(path: Path) -> str:
     """Return the prefix for the names of hidden files and folders next to a path: a dot, followed
-    by the name of the path or, if the name is too long, its digest."""
+    by the last part of the path or, if it is too long, its digest."""
     name_in_bytes = os.fsencode(path.name)
     if len(name_in_bytes) <= LONGEST_NAME:
         return f".{path.name}"
@@ -210,8 +210,8 @@ def _hidden_name(path: Path) -> str:
 @contextmanager
 def _temporary_path(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Context manager that creates and locks a hidden temporary file or folder next to a path, with
-    `Path.touch` or `Path.mkdir`. It is removed at the end of the block, unless the block has
-    renamed it."""
+    `Path.touch` or `Path.mkdir`. The file or folder is removed at the end of the block, unless it
+    has been renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     hidden_path = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
     make(hidden_path)
@@ -237,7 +237,7 @@ def _publish(new_folder: Path, path: Path) -> None:
         _sync(Path(folder))
 
     old_folder = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
-    with locked(path):  # renaming keeps the lock, so `clear` in other processes skips the folder
+    with locked(path):  # renaming keeps the lock, so other processes won't clear the folder
         if path.exists():
             path.rename(old_folder)
         try:
@@ -251,7 +251,7 @@ def _publish(new_folder: Path, path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Add the files of an old folder that are missing in a new folder, such as files that users
+    """Add the files of an old folder that are missing from a new folder, such as files that users
     have added to a pipeline. They are added as hard links, which don't need disk space."""
 
     def names_to_skip(folder: str, names: list[str]) -> list[str]:

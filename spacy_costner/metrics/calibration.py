@@ -60,8 +60,8 @@ def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) 
 
     Naeini et al., 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning".
     """
-    # n_bin times the difference of the two means equals the sum of the differences in the bin,
-    # which is computed by a weighted `bincount`. Shape: (n_bins,)
+    # n_bin times the difference between the two means equals the sum of the differences in the bin,
+    # which is computed with a weighted `bincount`. Shape: (n_bins,)
     differences = numpy.bincount(_find_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
     return float(numpy.abs(differences).sum() / len(probs))
 

@@ -3,7 +3,7 @@
 The guaranteed set of a doc contains all spans whose score is at least a threshold. At each
 threshold, each of the n calibration docs has a loss L_i between 0 and 1, e.g. the fraction of its
 entities that the set misses. The risk is the expected loss of a new doc. Calibration docs and new
-docs must be exchangeable, i.e. drawn from the same source in any order.
+docs must be exchangeable, i.e. drawn from the same source in random order.
 
 In shapes, E is the number of entities, S the number of spans or of candidate thresholds, and D the
 number of docs.
@@ -43,7 +43,8 @@ class Losses(NamedTuple):
 
     score (Floats1d): The highest threshold at which each entity j is in the set. Above 1 if the
         entity is in all sets, and 0 if it is in none. Shape: (E,)
-    weight (Floats1d): The increase in the sum of losses if each entity is missed. Shape: (E,)
+    weight (Floats1d): The amount by which missing each entity increases the sum of losses.
+        Shape: (E,)
     n (float): The number of docs, or the sum of their weights if docs are weighted.
     binary (bool): Whether the loss of a doc is always 0 or 1.
     """
@@ -82,8 +83,8 @@ def miss_losses(
         probabilities. See `threshold`. If None, all weights are 1. Shape: (D,)
     RETURNS (Losses): The losses.
     """
-    # Renumber the docs with entities from 0 to n - 1. `docs` contains their original indices and
-    # `n_entities` their numbers of entities, (n,). `row` is the new doc index of each entity, (E,).
+    # Renumber the docs that have entities from 0 to n - 1. `docs` contains their original indices
+    # and `n_entities` their entity counts, (n,). `row` is the new doc index of each entity, (E,).
     docs, row, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
     n: float = len(n_entities)
     weights = numpy.ones(len(docs))
@@ -93,7 +94,7 @@ def miss_losses(
     if by == "doc":
         return Losses(score, weight=(weights / n_entities)[row], n=n)
     # The loss of a doc is 1 as soon as the entity with the lowest score is missed, so only this
-    # entity matters. It is the first entity of its doc when sorted by doc and by score.
+    # entity matters. It is the doc's first entity when entities are sorted by doc and score.
     order = numpy.lexsort((score, row))
     begin_of_doc = numpy.cumsum(n_entities) - n_entities
     lowest_of_doc = order[begin_of_doc]
@@ -121,8 +122,8 @@ def threshold(
 
     losses (Losses): The losses of the calibration docs.
     limit (float): The upper limit of the risk.
-    delta (float | None): The maximum probability of a calibration that violates the limit. If None,
-        the first guarantee is used.
+    delta (float | None): The maximum probability, over calibration docs, that the risk exceeds the
+        limit. If None, the first guarantee is used.
     floor (float): The lowest threshold to consider.
     RETURNS (float | None): The threshold, between `floor` and 1. None if no threshold satisfies the
         guarantee.
@@ -244,7 +245,7 @@ def docs_needed(
         return None
     enough_docs = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_by_bound)
     # As n grows, the tail decreases while k is constant and jumps up when k increases by 1.
-    # Therefore, find the largest k that fails first, and then the smallest number of docs with this
+    # Therefore, first find the largest k that fails, and then the smallest number of docs with this
     # k that passes.
     last_k = math.ceil(enough_docs * mean - ROUNDING_OF_COUNT)
     k = _last_failing(fails, last_k, is_exact=enough_docs <= MOST_EXACT)
@@ -273,7 +274,7 @@ def _last_failing(fails: Callable[[int], bool], last: int, *, is_exact: bool) ->
 
 
 def _divergence(share: float, limit: float) -> float:
-    """Compute h(share, limit) of Hoeffding's bound. See `p_values`."""
+    """Compute the term h(share, limit) in Hoeffding's bound. See `p_values`."""
     first_term = 0.0  # the limit of a log(a) as a approaches 0
     if share > 0:
         first_term = share * math.log(share / limit)
@@ -300,8 +301,8 @@ def _log_tail(n: int, k: int, p: float) -> float:
 def false_alarm_risk(
     scores: Floats1d, wrong: Array1d, doc: Ints1d, n_docs: int, thresholds: Floats1d
 ) -> Floats1d:
-    """Compute the risk of false alarms at each threshold, which is the fraction of wrong spans in a
-    doc's set, averaged over docs. The fraction is 0 for an empty set.
+    """Compute the risk of false alarms at each threshold: the fraction of wrong spans in a doc's
+    set, averaged over docs. The fraction is 0 for an empty set.
 
     scores (Floats1d): The score of each span. Shape: (S,)
     wrong (Array1d): 1 for wrong spans, otherwise 0. Shape: (S,)
@@ -335,8 +336,8 @@ def false_alarm_risk(
 
 
 def fixed_sequence(p: Floats1d, delta: float) -> int:
-    """Count the hypotheses rejected by testing them in a predefined order until the first p-value
-    is above delta. The probability of any wrong rejection is at most delta.
+    """Test hypotheses in a predefined order, stopping at the first p-value above delta, and count
+    the rejected hypotheses. The probability of any wrong rejection is at most delta.
 
     p (Floats1d): The p-values of the hypotheses, in this order.
     delta (float): The significance level.

@@ -1,13 +1,13 @@
-"""Forecasts of learning curves: the expected score with more training texts, with an interval.
+"""Forecasts of learning curves: the expected score with more training texts, and its interval.
 
 A score is a proportion, e.g. F-score, precision or recall. Its learning curve is modeled by a
-Gaussian process of the log odds of the score over x = log2(n / n_1), where n is the number of
+Gaussian process for the log odds of the score over x = log2(n / n_1), where n is the number of
 training texts and n_1 the smallest n with a measured score:
 
     log odds(x) = level + slope x + roughness W(x)
 
-The slope has a normal prior based on other corpora. W is integrated Brownian motion, which lets the
-slope vary slowly. The forecast therefore continues with the current slope and becomes less certain
+The slope has a normal prior based on other corpora. W is integrated Brownian motion, so the slope
+can vary slowly. The forecast therefore continues with the current slope and becomes less certain
 with each doubling. Measured scores have two sources of error: the sample of held-out texts, which
 is shared by all points of the curve, and the sample of training texts. The variance of the first
 error is estimated from the texts. The variance of the second error is `noise` divided by the number
@@ -33,20 +33,20 @@ LEVEL_SD = 3.0
 """The prior standard deviation of the level. It is large enough to allow nearly all scores."""
 
 SMOOTHING = 0.5
-"""Added to the counts of right and wrong, so that the log odds of 0 and 1 are finite."""
+"""Added to the right and wrong counts, so that scores of 0 and 1 have finite log odds."""
 
 MAX_TIMES = 16
-"""The largest number of texts to search, as a multiple of the current number."""
+"""The largest number of texts considered, as a multiple of the current number."""
 
 POINTS_PER_DOUBLING = 64
 """The number of points per doubling at which the curve is evaluated to find a score."""
 
 
 class CurvePrior(NamedTuple):
-    """The prior of a learning curve, in terms of log odds and doublings.
+    """The prior of a learning curve, for log odds as a function of doublings.
 
     slope (float), slope_sd (float): The mean and standard deviation of the slope.
-    roughness (float): The standard deviation of the change of the slope per doubling.
+    roughness (float): The standard deviation of the change in the slope per doubling.
     noise (float): The variance caused by the choice of training texts, if the texts contain a
         single entity.
     """
@@ -58,8 +58,8 @@ class CurvePrior(NamedTuple):
 
 
 PRIOR = CurvePrior(slope=0.22, slope_sd=0.1, roughness=0.04, noise=2.0)
-"""The prior for named entities, fitted to the curves and true scores of benchmarks/forecast.py,
-overall and per label, and rounded. The standard deviation of the slope was increased a little,
+"""The prior for named entities: rounded values, fitted to the overall and per-label curves and true
+scores of benchmarks/forecast.py. The standard deviation of the slope was increased a little,
 because there are only four corpora."""
 
 
@@ -72,7 +72,7 @@ class ScoreCounts(NamedTuple):
 
     @classmethod
     def of_f(cls, counts: Floats3d) -> "ScoreCounts":
-        """Create the counts of F-score, (fp + fn) / (2 tp + fp + fn), from tp, fp and fn.
+        """Create the counts of the F-score, (fp + fn) / (2 tp + fp + fn), from tp, fp and fn.
         Shape: (P, U, 3)"""
         tp, fp, fn = numpy.moveaxis(counts, -1, 0)
         return cls(fp + fn, 2 * tp + fp + fn)
@@ -110,7 +110,7 @@ class ScoreCounts(NamedTuple):
         added = numpy.full((len(self.total), 1), SMOOTHING)
         right = numpy.hstack([self.total - self.wrong, added, 0 * added])
         wrong = numpy.hstack([self.wrong, 0 * added, added])
-        # The change in log odds per additional weight of a text. Shape: (P, U + 2)
+        # The change in log odds per unit of weight added to a text. Shape: (P, U + 2)
         influence = right / right.sum(axis=1, keepdims=True)
         influence -= wrong / wrong.sum(axis=1, keepdims=True)
         n_texts = influence.shape[1]
@@ -160,7 +160,8 @@ class FittedCurve:
         """Forecast the score of a model trained on more texts. The interval is for the score of a
         single model, evaluated on a very large number of similar texts.
 
-        n_texts (Floats1d): The numbers of texts, at least the smallest measured one. Shape: (n,)
+        n_texts (Floats1d): The numbers of texts. They must not be less than the smallest measured
+            number. Shape: (n,)
         confidence (float): The probability that an interval contains the score.
         RETURNS (ForecastScores): The scores with their intervals. Shapes: (n,)
         """
@@ -189,8 +190,8 @@ class FittedCurve:
         """Find the number of training texts needed to reach a score.
 
         score (float): The score.
-        n_now (int): The current number of texts, and the smallest number to search.
-        confidence (float): The probability of the interval.
+        n_now (int): The current number of texts, which is the smallest number considered.
+        confidence (float): The probability that an interval contains the score.
         RETURNS (TextsNeeded): The number of texts, or `n_now` if it is already sufficient.
         """
         n_points = int(numpy.log2(MAX_TIMES) * POINTS_PER_DOUBLING) + 1
@@ -220,7 +221,7 @@ def fit_curve(
     """
     x = numpy.log2(n_texts / n_texts[0])
     noise = training_noise(n_texts, entities_per_text, prior)
-    # The sum of the covariances of the curve, the held-out texts and the training texts.
+    # The sum of the covariances due to the curve, the held-out texts and the training texts.
     covariance = kernel(x, x, prior) + score.covariance() + numpy.diag(noise)
     precision = numpy.linalg.inv(covariance)
     residuals = score.log_odds() - prior.slope * x
@@ -229,8 +230,8 @@ def fit_curve(
 
 
 def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior = PRIOR) -> float:
-    """Estimate the score of a model with more training texts from its current score. The log odds
-    are assumed to grow with the mean slope of the prior.
+    """Estimate how high a model's score would be with more training texts, given its current score.
+    The log odds are assumed to grow with the mean slope of the prior.
 
     score (float): The current score. A score of 0 or 1 stays the same.
     n_texts (int): The number of training texts.
@@ -245,7 +246,7 @@ def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior 
 
 
 def kernel(x: Floats1d, other_x: Floats1d, prior: CurvePrior) -> Floats2d:
-    """Compute the prior covariance of the log odds at x and other x, where x is the number of
+    """Compute the prior covariance of the log odds at `x` and `other_x`, which are numbers of
     doublings. It is the sum of the covariances of the level, the slope and the integrated Brownian
     motion. Shape: (x, other x)"""
     lower = numpy.minimum(x[:, None], other_x)

@@ -13,7 +13,7 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 MOST_DRAWN = 2**22
-"""The maximum number of docs to draw at a time. Limits the memory usage."""
+"""The maximum number of docs to draw at a time, to limit memory usage."""
 
 
 def logistic(log_odds: FloatsXd) -> FloatsXd:
@@ -28,8 +28,8 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 
     tp, fp, fn (FloatsXd): The counts. See the module docstring.
     beta (float): How many times as important recall is as precision.
-    RETURNS (FloatsXd): The F-beta score, between 0 and 1. 0 if all counts are 0. The shape is the
-        same as for the counts.
+    RETURNS (FloatsXd): The F-beta score, between 0 and 1. It is 0 if all counts are 0. It has the
+        same shape as the counts.
     """
     weighted_tp = (1 + beta**2) * tp
     return ratio(weighted_tp, weighted_tp + fp + beta**2 * fn)
@@ -37,7 +37,7 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 
 def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """Compute the F-beta score from precision and recall, as their weighted harmonic mean. The
-    result is equal to `f_score`.
+    result is the same as with `f_score`.
 
         F = (1 + beta^2) P R / (beta^2 P + R)
     """
@@ -91,7 +91,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
     """
     rng = numpy.random.default_rng(seed)
     n_docs = len(counts)
-    # Draw the samples in blocks to limit the memory usage.
+    # Draw the samples in blocks to limit memory usage.
     block_size = max(MOST_DRAWN // n_docs, 1)
     sums = []
     for begin in range(0, n_samples, block_size):
@@ -111,7 +111,7 @@ class ScoreIntervals(NamedTuple):
 
 def bootstrap_intervals(counts: Floats2d, *, n_samples: int = 2_000) -> ScoreIntervals:
     """Compute 95% confidence intervals of precision, recall and F-score. They show how much the
-    scores would vary on other docs that are like the test docs. The bounds are percentiles of the
+    scores would vary on other docs similar to the test docs. The bounds are percentiles of the
     scores of bootstrap samples.
 
     counts (Floats2d): tp, fp and fn of each doc, for at least one doc. Shape: (D, 3)
@@ -150,7 +150,7 @@ def difference(value: float, sampled: Floats1d) -> Difference:
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
 
-    # is the number of samples that satisfy a condition, out of n samples.
+    Here, #(...) is the number of samples that satisfy a condition, and n is the number of samples.
 
     value (float): The difference on the test docs.
     sampled (Floats1d): The differences d_i on n bootstrap samples of these docs. Shape: (n,)
@@ -171,9 +171,9 @@ def paired_differences(
     n_samples: int = 10_000,
     with_seeds: bool = False,
 ) -> list[list[Difference]]:
-    """Compare systems with a baseline using the paired bootstrap over docs. Each system was trained
-    with several seeds, and its scores are averaged over them. The same samples of docs are used for
-    all systems, seeds and scores.
+    """Compare systems with a baseline using the paired bootstrap over docs. If systems were trained
+    with several seeds, their scores are averaged over the seeds. The same samples of docs are used
+    for all systems, seeds and scores.
 
     With `with_seeds`, intervals and p-values account not only for the choice of docs but also for
     the choice of seeds. The error of the mean over S seeds is added to the difference d_i of each
@@ -181,10 +181,10 @@ def paired_differences(
 
         d_i + s / sqrt(S) t_i,   t_i ~ Student's t with S - 1 degrees of freedom
 
-    s is the standard deviation over seeds of the difference on the test docs. The two errors are
+    s is the standard deviation, over seeds, of the difference on the test docs. The two errors are
     added as in the Behrens-Fisher test (Fisher 1935, "The fiducial argument in statistical
-    inference"). Since s includes part of the error over docs, p-values tend to be too large if
-    seeds matter little. With a single seed, `with_seeds` has no effect.
+    inference"). Since s includes part of the error over docs, p-values tend to be too large if the
+    choice of seeds has little effect. With a single seed, `with_seeds` has no effect.
 
     counts (FloatsXd): The counts, e.g. tp, fp and fn, of each system, seed and doc.
         Shape: (systems, seeds, docs, columns)

@@ -1,7 +1,7 @@
-"""Detect without labels whether new docs differ from the calibration docs.
+"""Detect whether new docs differ from the calibration docs, without using labels.
 
 The score of a doc measures the model's uncertainty. The conformal p-value of a new doc compares its
-score with the scores of the calibration docs and the previous new docs. If new docs are like
+score with the scores of the calibration docs and the earlier new docs. If new docs are like
 calibration docs (exchangeable), the p-values are independent and uniform. Otherwise, bets on small
 p-values can make money. The capital of the bets is a martingale, and the test raises an alarm if it
 becomes large.
@@ -22,8 +22,8 @@ import numpy
 from thinc.types import Floats1d, Floats2d
 
 EntityCounts = dict[str, list[float]]
-"""Three numbers of entities per label: the expected number of correct entities, the number of
-predicted entities and the expected number of annotated entities."""
+"""Three entity counts per label: the expected number of correct entities, the number of predicted
+entities and the expected number of annotated entities."""
 
 ALARM = 100.0
 """The value of the martingale that triggers an alarm. If docs are exchangeable, the probability of
@@ -33,8 +33,8 @@ BETS = numpy.arange(1, 20) / 20
 """The exponents b of the bets, 0.05 to 0.95. See `log_products`."""
 
 ENOUGH = 50
-"""The minimum number of calibration docs with the same value of a key (e.g. a source) that is
-required to test docs with this value."""
+"""The minimum number of calibration docs with the same value for a key (e.g. the same source) that
+is required to test docs with this value."""
 
 MOST_TESTED = 100_000
 """The maximum number of docs to test in random order."""
@@ -44,8 +44,8 @@ MOST_LOG = 700.0
 
 
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
-    """Compute the p-value of each new doc: the fraction of calibration docs and earlier docs with a
-    higher score, counting the doc itself. A random fraction u of the ties is included.
+    """Compute the p-value of each new doc: the fraction of docs with a higher score among the
+    calibration docs, the earlier docs and the doc itself. A random fraction u of ties is included.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
@@ -60,7 +60,8 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
     """
     p_values = numpy.empty(len(scores))
     for i, (score, share) in enumerate(zip(scores.tolist(), shares.tolist())):
-        # Use bisection on the sorted pool to count the scores below, and up to, this score.
+        # Use bisection on the sorted pool to count the scores that are below this score, and those
+        # that are not above it.
         n_below = bisect_left(pool, score)
         n_not_above = bisect_right(pool, score)
         n_above = len(pool) - n_not_above
@@ -148,16 +149,16 @@ class Stream:
 
 
 class Shift(NamedTuple):
-    """The result of a test.
+    """The result of a shift test.
 
-    stream (Stream): The tested docs. Includes additional docs if another test has continued this
-        test.
+    stream (Stream): The tested docs. Includes additional docs if another test has continued from
+        this one.
     n_docs (int): The number of tested docs.
-    highest (float): The maximum of the log martingale. It starts at 0.
+    highest (float): The maximum of the log martingale, including its initial value 0.
     level (float): The value of the martingale that triggers an alarm.
     alarm (int | None): The number of the doc, starting from 1, that triggered the first alarm. None
         if there is no alarm.
-    counts (EntityCounts): The numbers of entities by label. See `EntityCounts`.
+    counts (EntityCounts): The entity counts by label. See `EntityCounts`.
     approximate (bool): Whether the temperature was fitted on the calibration docs. If so, the rate
         of false alarms may exceed 1 / level.
     """
@@ -229,7 +230,7 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A summary of whether the test raised an alarm and how high the martingale was."""
+        """A short summary: whether there was an alarm, and the highest martingale."""
         verdict = f"no alarm in {self.n_docs:,} docs"
         if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
@@ -302,7 +303,7 @@ def find_shift(
     level: float = ALARM,
 ) -> Shift:
     """Test whether docs differ from the calibration docs. The docs are tested one by one, in order.
-    A test can continue the test of earlier docs.
+    A test can continue from the test of earlier docs.
 
     calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
         whether the temperature was fitted on them ("approximate").
@@ -313,7 +314,7 @@ def find_shift(
     seed (int): The seed for breaking ties. See `Stream`.
     level (float): The value of the martingale that triggers an alarm. Must be the same as in the
         test of the earlier docs, which are not checked for alarms again.
-    RETURNS (Shift): The test of the earlier and the new docs.
+    RETURNS (Shift): The result for the earlier and the new docs.
     RAISES (ValueError): If the earlier test used another seed or other calibration docs.
     """
     if earlier is None:
@@ -353,8 +354,8 @@ def check_earlier(
     calibration: Mapping[str, Any],
     seed: int,
 ) -> None:
-    """Check that a test can continue the test of earlier docs, which requires the same seed and the
-    same "digest" of the calibration docs.
+    """Check that a test can continue from the test of earlier docs, which requires the same seed
+    and the same "digest" of the calibration docs.
 
     RAISES (ValueError): If the seeds or the calibration docs differ.
     """
@@ -368,8 +369,8 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Restore a test saved by `Shift.to_json`, so that another test can continue it. The docs are
-    tested again.
+    """Restore a test saved by `Shift.to_json`, so that another test can continue from it. The docs
+    are tested again.
 
     saved (Mapping[str, Any]): The saved test.
     calibration (Mapping[str, Any]): The calibration docs. See `find_shift`.

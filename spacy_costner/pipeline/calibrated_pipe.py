@@ -25,14 +25,14 @@ from .serialization import Cfg
 
 
 class CalibratedPipe(TrainablePipe):
-    """A component with stored calibration results. The results depend on the weights and on some of
-    the settings. They are dropped when these change, with a warning if there was a guarantee. The
-    results are stored in `calibration`, which doesn't issue warnings itself.
+    """A component that stores its calibration results. The results depend on the weights and on
+    some of the settings. They are dropped when one of these changes, with a warning if there was a
+    guarantee. The results are stored in `calibration`, which doesn't issue any warnings itself.
 
     cfg (Cfg): The settings that are saved with the component.
-    meta (dict[str, Any]): The meta of the pipeline, which shows the guarantee to users.
+    meta (dict[str, Any]): The pipeline's meta, where users can see the guarantee.
     annotation (Annotation): Where the component reads and writes annotation.
-    calibration (CalibrationState): The guarantee, the scores of the calibration docs and how the
+    calibration (CalibrationState): The guarantee, the scores of the calibration docs, and how these
         docs were read.
     """
 
@@ -54,8 +54,9 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def guarantee(self) -> Promise | None:
-        """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence. None if there is no guarantee or it isn't valid for the current settings."""
+        """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the
+        `spans_key` of `confidence`. None if there is no guarantee or it isn't valid for the current
+        settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
@@ -72,7 +73,8 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def reading(self) -> Reading | None:
-        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None if unknown."""
+        """How docs were read in the last call to `calibrate`, `tune` or `guarantee`. None if
+        unknown."""
         return self.calibration.reading
 
     @reading.setter
@@ -89,8 +91,8 @@ class CalibratedPipe(TrainablePipe):
 
     def set_guarantee(self, promise: Promise) -> None:
         """Store a guarantee. It is valid for the current settings of the component, and for docs
-        that are read as described by `reading`. To show it to users, it is also added to
-        `nlp.meta["guarantee"]` under the name of the component.
+        that are read in the same way as the calibration docs: see `reading`. It is also added to
+        `nlp.meta["guarantee"]` under the name of the component, where users can see it.
 
         promise (Promise): The guarantee, as created by `guarantee`.
         """
@@ -100,7 +102,7 @@ class CalibratedPipe(TrainablePipe):
     def drop_guarantee(self, reason: str, *, keep_scores: bool = False) -> None:
         """Drop the guarantee and the scores of the calibration docs. Warn if there was a guarantee.
 
-        reason (str): The change that makes the guarantee invalid, for the warning.
+        reason (str): The change that makes the guarantee invalid. Shown in the warning.
         keep_scores (bool): Whether to keep the scores of the calibration docs.
         """
         had_guarantee = self.calibration.drop(keep_scores=keep_scores)
@@ -114,8 +116,8 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Check whether settings in `cfg` were edited. Drop the guarantee and the scores of the
-        calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
+        """Check whether settings in `cfg` have been edited. Drop the guarantee and the scores of
+        the calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
         # `check` has already dropped the scores if they are invalid.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
@@ -128,22 +130,23 @@ class CalibratedPipe(TrainablePipe):
         earlier: Shift | Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Shift:
-        """Test whether docs are still similar to the calibration docs, and estimate precision,
-        recall and F on these docs. No annotation is needed. The test only raises an alarm if the
-        model is less certain about the docs than about the calibration docs.
+        """Test whether docs are still similar to the calibration docs, and estimate the precision,
+        recall and F of the predictions. No annotation is needed. The test only raises an alarm if
+        the model is less certain about the docs than about the calibration docs.
 
-        The result doesn't depend on the number of threads and processes. It may depend on the
-        batches: some scores, and therefore p-values, may differ in the fourth significant digit.
+        The result doesn't depend on the number of threads or processes. It may depend on how docs
+        are batched: some scores, and therefore p-values, may differ in the fourth significant
+        digit.
 
-        docs (Iterable[Doc]): Docs in random order that were predicted by this component, for
-            example by `nlp.pipe`. Docs with only preset tokens are not tested.
+        docs (Iterable[Doc]): Docs in random order that this component has processed, for example
+            with `nlp.pipe`. Docs in which all tokens are preset are not tested.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or the output of
             its `to_json`. The test continues from this result.
-        seed (int): The seed of the test. Use the same seed for all docs of a stream.
-        RETURNS (Shift): The test of all docs so far.
+        seed (int): The seed of the test. Use the same seed for all docs in a stream.
+        RETURNS (Shift): The result of the test for all docs so far.
         RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
-            had none when a doc was predicted; if `docs` is a single doc; or if `earlier` is
-            incomplete or was computed with a different seed or different calibration docs.
+            lacked one of them when a doc was processed; if `docs` is a single doc; or if `earlier`
+            is incomplete or was computed with a different seed or different calibration docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
@@ -164,8 +167,8 @@ class CalibratedPipe(TrainablePipe):
         docs (Sequence[Doc]): The calibration docs. Their `user_data` may define groups of docs.
         scores (Floats1d): The score of each doc: see `doc_entropy.measure_docs`. Shape: (B,)
         source (str): The name of the calibration docs.
-        approximate (bool): Whether the temperature was fitted on the same docs. The model then fits
-            these docs better than other docs, and the test may raise more false alarms.
+        approximate (bool): Whether the temperature was fitted on the same docs. If so, the model
+            fits these docs better than other docs, and the test may raise more false alarms.
         """
         self.calibration.keep_scores(
             docs,
@@ -178,8 +181,8 @@ class CalibratedPipe(TrainablePipe):
 
     def set_reading(self, reading: Reading) -> None:
         """Store how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
-        sentence starts of the file, or from its text. Warn if docs were read differently in an
-        earlier call of these functions.
+        sentence starts of the file, or only from its text. Warn if docs were read differently in an
+        earlier call to one of these functions.
 
         reading (Reading): How docs were read, as returned by `find_reading`.
         """
@@ -202,8 +205,8 @@ class CalibratedPipe(TrainablePipe):
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs belong to groups without a guarantee. These groups had no calibration docs
-        or too few."""
+        """Warn if docs belong to groups without a guarantee. These groups had too few calibration
+        docs or none at all."""
         # Docs without a value for the key belong to the group None, shown as "None" in the message.
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:

@@ -2,8 +2,8 @@
 
 A *guarantee* is a statement such as "this set of spans misses at most 5% of the entities". The
 shift test compares the *scores* of the calibration docs with the scores of other docs. Both are
-only valid for the weights at calibration and for certain settings in `cfg`. Users may edit `cfg`,
-so `CalibrationState.check` looks for edits before each prediction.
+only valid for the weights and certain settings in `cfg` at the time of calibration. Users may edit
+`cfg`, so `CalibrationState.check` looks for edits before each prediction.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,12 +26,12 @@ N_COMPARED = 100
 """The maximum number of batches for which `predict` checks how docs were read."""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` that the shift test depends on. It also depends on the weights and on the own
-labels."""
+"""The keys of `cfg` that the shift test depends on. It also depends on the weights and on the
+labels that the component writes."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a guarantee depends on. It also depends on the weights and on the own
-labels."""
+"""The keys of `cfg` that a guarantee depends on. It also depends on the weights and on the labels
+that the component writes."""
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class CalibrationState:
     scores: CalibrationScores | None = None
     reading: Reading | None = None
     _n_compared: int = field(default=0, init=False)
-    # The settings and the own labels at the last check. None if the state has changed since.
+    # The settings and `own_labels` at the last check. None if the state has changed since then.
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
@@ -57,13 +57,13 @@ class CalibrationState:
 
     def keep_promise(self, promise: Promise, cfg: Cfg, own_labels: Sequence[str] | None) -> Promise:
         """Store a guarantee. It is valid for the current settings of the component, and for docs
-        that are read as described by `reading`.
+        that are read in the same way as the calibration docs: see `reading`.
 
         promise (Promise): The guarantee, as created by `guarantee`.
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
             all its labels.
-        RETURNS (Promise): The guarantee without the settings, for displaying it to users.
+        RETURNS (Promise): The guarantee without the settings, for display to users.
         """
         promise = replace(promise, reading=self.reading, holds_for=None)
         holds_for = current_settings(cfg, own_labels, PROMISE_SETTINGS)
@@ -115,19 +115,19 @@ class CalibrationState:
         self._checked_settings = None
 
     def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Check whether settings were edited since the last check. Drop the scores of the
+        """Check whether settings have been edited since the last check. Drop the scores of the
         calibration docs if they are no longer valid.
 
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
             all its labels.
         RETURNS (str | None): The name of an edited setting that the guarantee depends on. None if
-            the guarantee is valid, if there is no guarantee, or if nothing was edited since the
-            last check, even if that check returned a name.
+            the guarantee is valid, if there is no guarantee, or if nothing has been edited since
+            the last check, even if that check returned a name.
         """
-        # This runs before each prediction, and comparing with the settings of a guarantee is slow.
-        # The settings are therefore first compared with the settings at the last check. They
-        # include the confidence, because guarantees require one: see `changed_setting`.
+        # This runs before each prediction, and comparing settings with a guarantee is slow, so
+        # first compare them with the settings at the last check. They include the confidence,
+        # because guarantees require one: see `changed_setting`.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         settings["own_labels"] = own_labels
         if settings == self._checked_settings:
@@ -156,7 +156,7 @@ class CalibrationState:
         """Store how the calibration docs were read.
 
         reading (Reading): How the docs were read.
-        RETURNS (str | None): A warning, if earlier calibration docs were read differently.
+        RETURNS (str | None): A warning if earlier calibration docs were read differently.
         """
         earlier_reading = self.reading
         self.reading = reading
@@ -179,7 +179,7 @@ class CalibrationState:
         docs (Sequence[Doc]): The docs, before prediction.
         tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
         uses_starts (bool): Whether the predictions of the component depend on sentence starts.
-        RETURNS (str | None): A warning, if the docs were read differently.
+        RETURNS (str | None): A warning if the docs were read differently.
         """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
@@ -201,15 +201,16 @@ class CalibrationState:
     ) -> Shift:
         """Test whether docs are still similar to the calibration docs: see `CalibratedPipe.shift`.
 
-        docs (Iterable[Doc]): Docs that were predicted by the component.
+        docs (Iterable[Doc]): Docs that the component has processed.
         confidence (Confidence | None): Where the component writes probabilities.
         component (str): The name of the component.
         own_labels (Sequence[str]): The labels that the component writes.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
         seed (int): The seed of the test.
-        RETURNS (Shift): The test of all docs so far.
+        RETURNS (Shift): The result of the test for all docs so far.
         RAISES (ValueError): If the component has no scores of calibration docs or no confidence, or
-            had none when a doc was predicted; or if `earlier` belongs to a different test.
+            lacked one of them when a doc was processed; or if `earlier` belongs to a different
+            test.
         """
         if self.scores is None:
             raise ValueError(
@@ -225,8 +226,8 @@ class CalibrationState:
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label. `add_measures` adds the numbers of each doc to
-        # this copy, so that the earlier result isn't modified.
+        # The expected entity counts by label. `add_measures` adds the counts of each doc to this
+        # copy, so that the earlier result isn't modified.
         counts: EntityCounts = {}
         if earlier is not None:
             counts = {**earlier.counts}
@@ -267,11 +268,11 @@ class CalibrationState:
 def current_settings(
     cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]
 ) -> CalibratedSettings:
-    """Collect the settings that a guarantee or the shift test depends on: the keys `names` of
-    `cfg`, and the own labels unless the component writes all its labels. Returns the settings in
-    the format in which they are saved."""
+    """Collect the settings that a guarantee or the shift test depends on: the settings in `cfg`
+    with the given names and, unless the component writes all its labels, `own_labels`. Returns the
+    settings in the format in which they are saved."""
     settings: CalibratedSettings = {name: cfg[name] for name in names}
     if own_labels is not None:
         settings["own_labels"] = own_labels
-    # The JSON round trip converts tuples to lists, so that the settings equal loaded settings.
+    # The JSON round trip converts tuples to lists, as in settings loaded from a file.
     return srsly.json_loads(srsly.json_dumps(settings))

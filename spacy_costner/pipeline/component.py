@@ -85,17 +85,17 @@ class CostSensitiveNER(SavedPipe):
     weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): "single": all tokens outside of entities have the tag O. "before": a token
-        directly before an entity has a special O tag for the label of the entity.
+        directly before an entity has a special O tag for the entity's label.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
-        `doc.ents`, as for spaCy's `spancat`.
+        `doc.ents`, as in spaCy's `spancat`.
     own_labels (list[str] | None): The labels of the spans to write. Requires a `spans_key`. Spans
-        with other labels may overlap with these. They are also used for training if they don't
-        overlap with the spans to write, so that the labels compete. If None, spans with any label
-        are written.
-    filter_spans (bool): Whether to keep only the longest of overlapping spans with own labels in
-        training docs. Otherwise, overlapping spans raise an error. Requires a `spans_key`.
+        with other labels may overlap with these. Those that don't overlap are also used for
+        training, so that the labels compete. If None, spans with any label are written.
+    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
+        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
+        `own_labels`. Requires a `spans_key`.
     sentence_boundaries (Boundaries): Where to split a doc into separate chains. False: nowhere.
         True: at sentence starts and line breaks. "sentences": at sentence starts.
     decoding (Decoding): How to predict entities.
@@ -106,8 +106,8 @@ class CostSensitiveNER(SavedPipe):
         if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't support weights,
         `own_labels` or `filter_spans` is set without a `spans_key`, the extension name of the
-        confidence is taken (see `set_confidence`), `learn_rate_factor` isn't positive or isn't
-        supported by the model, or the model has a fixed number of tags or doesn't score tags.
+        confidence is already in use (see `set_confidence`), `learn_rate_factor` isn't positive or
+        isn't supported by the model, or the model has a fixed number of tags or doesn't score tags.
     """
 
     def __init__(
@@ -173,13 +173,13 @@ class CostSensitiveNER(SavedPipe):
         # Both are updated if `cfg` is edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        # The settings of the config. At load, `follow_config` uses them to detect whether the
-        # config was edited after the component was saved.
+        # The settings of the config. When a component is loaded, `follow_config` uses them to
+        # detect whether the config was edited after the component was saved.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
 
-    # Settings of prediction
+    # Prediction settings
 
     def set_decoding(self, decoding: Decoding) -> None:
         """Change the decoding, without retraining. Its settings are stored in `cfg["decoding"]`. If
@@ -190,7 +190,7 @@ class CostSensitiveNER(SavedPipe):
 
         decoding (Decoding): The new decoding.
         RAISES (ValueError): If the model is trained, and the settings or the cost of the decoding
-            don't match its labels.
+            don't match the labels.
         """
         # Before initialization, some labels may still be missing.
         if self.labels and self.model.has_dim("nO"):
@@ -199,8 +199,8 @@ class CostSensitiveNER(SavedPipe):
         self.drop_guarantee("another decoding", keep_scores=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        # Settings that differ from the config at load mean that the config was edited after the
-        # component was saved: see `follow_config`.
+        # If the config differs from these settings when the component is loaded, it was edited
+        # after the component was saved: see `follow_config`.
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
@@ -282,8 +282,8 @@ class CostSensitiveNER(SavedPipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # Settings that differ from the config at load mean that the config was edited after the
-        # component was saved: see `follow_config`.
+        # If the config differs from these settings when the component is loaded, it was edited
+        # after the component was saved: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
@@ -317,7 +317,7 @@ class CostSensitiveNER(SavedPipe):
         for the tags with a single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Creating `Tags` is slow, so they are only recreated if `cfg` was edited.
+        # Creating `Tags` is slow, so they are only recreated if `cfg` has been edited.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -325,12 +325,12 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def tags(self) -> Tags:
-        """The tags of annotation, costs and probabilities, with a single O."""
+        """The tags used for annotation, costs and probabilities, with a single O."""
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model can only predict it after an update with an entity of this
-        label. If there is a guarantee, it is dropped with a warning.
+        """Add a label. A trained model can only predict it after an update with an entity that has
+        this label. If there is a guarantee, it is dropped with a warning.
 
         label (str): The new label.
         RETURNS (int): 0 if the label is already present, otherwise 1.
@@ -379,13 +379,13 @@ class CostSensitiveNER(SavedPipe):
         nlp (Language | None): The current `nlp` object.
         labels (Sequence[str] | None): The labels, as generated by `spacy init labels`. If None, the
             labels are collected from the examples, in alphabetical order.
-        RAISES (ValueError): If there are no labels, an own label is not one of them, spans of a
-            training doc overlap (see `filter_spans`), the costs, weights or settings of the loss or
-            the decoding don't match the labels, or the weights don't fit in memory.
+        RAISES (ValueError): If there are no labels, `own_labels` contains any other label, spans in
+            a training doc overlap (see `filter_spans`), the costs, weights or settings of the loss
+            or the decoding don't match the labels, or the weights don't fit in memory.
         """
 
         def first_examples() -> list[Example]:
-            # As in spaCy, ten examples are used for validation and to infer dimensions.
+            # As in spaCy, ten examples are used to validate the data and infer dimensions.
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -421,7 +421,7 @@ class CostSensitiveNER(SavedPipe):
         # two-pass linear model, and the linear part of a hybrid of a Tok2Vec and a linear model.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
-        # Reset losses with state, in case the pipeline is initialized a second time.
+        # Reset stateful losses, in case the pipeline is initialized a second time.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
@@ -442,8 +442,8 @@ class CostSensitiveNER(SavedPipe):
         self.reading = None
 
     def _check_own_labels(self) -> None:
-        """Check that all own labels are labels of the component. Raise a ValueError otherwise, as
-        an unknown label would never be predicted."""
+        """Check that `own_labels` is a subset of the component's labels. Raise a ValueError
+        otherwise, because an unknown label would never be predicted."""
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
@@ -539,17 +539,17 @@ class CostSensitiveNER(SavedPipe):
 
     def _apply_gradients(self, sgd: Optimizer | None) -> None:
         """Update the weights at the end of `update` or `rehearse`. If `sgd` is None or False (spaCy
-        uses both), the gradients are kept for `finish_update`."""
+        may pass either), the gradients are kept for `finish_update`."""
         if sgd not in (None, False):
             self.finish_update(sgd)
 
     def _add_labels_of(self, examples: Sequence[Example]) -> None:
-        """Add new labels in a batch, unless the labels were passed to `initialize`. This is needed
+        """Add the new labels in a batch, unless labels were passed to `initialize`. This is needed
         with `max_epochs = -1`: the corpus is then streamed, and `initialize` only sees the first
         100 examples. spaCy's `ner` also adds labels during training.
 
-        Labels that aren't defined by a cost can't be added. This only raises a warning, so that
-        training continues. Entities with these labels are treated as missing annotation.
+        Labels that aren't defined by a cost can't be added. This only causes a warning, so that
+        training can continue. Entities with these labels are treated as missing annotation.
         """
         if self.objective.labels_are_given:
             return
@@ -564,9 +564,9 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the entity labels of a batch as trained. A label that `add_label` adds to a trained
-        model is untrained, and is not predicted until the model is updated with an entity of this
-        label."""
+        """Mark the entity labels of a batch as trained. A label added to a trained model with
+        `add_label` is untrained, and is not predicted until the model is updated with an entity
+        that has this label."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -626,11 +626,11 @@ class CostSensitiveNER(SavedPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Perform a "rehearsal" update: train the model to keep the predictions of the model that
-        `nlp.resume_training` saved. The model is not updated if `nlp.resume_training` wasn't
-        called. The loss is the Kullback-Leibler divergence between the saved and the current
-        predictions. Labels that were added since are ignored. If there is a guarantee, it is
-        dropped with a warning.
+        """Perform a "rehearsal" update: train the model to preserve the predictions of an earlier
+        model, saved by `nlp.resume_training`. If `nlp.resume_training` wasn't called, the model is
+        not updated. The loss is the Kullback-Leibler divergence between the predictions of the two
+        models. Labels added since then are ignored. If there is a guarantee, it is dropped with a
+        warning.
 
         examples (Iterable[Example]): A batch of examples. Their annotation is not used.
         drop (float): The dropout rate.
@@ -690,7 +690,7 @@ class CostSensitiveNER(SavedPipe):
     def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Predict the entities of a batch of docs, without modifying the docs.
 
-        docs (Iterable[Doc]): The docs to predict. Their preset entities are part of the prediction.
+        docs (Iterable[Doc]): The docs to predict. Preset entities are treated as certain.
         RETURNS (Prediction): The entities of the docs and their probabilities.
         RAISES (ValueError): If `docs` is a single doc or the component has no labels.
         """
@@ -713,7 +713,7 @@ class CostSensitiveNER(SavedPipe):
             promise=promise,
             groups=groups,
             other_labels=self.other_labels,
-            # Spans in `doc.spans` have scores, as for spaCy's `spancat`.
+            # Spans in `doc.spans` have scores, as in spaCy's `spancat`.
             is_scored=self.annotation.spans_key is not None,
             # Only measured docs can be compared with the calibration docs: see `shift`.
             is_measured=self.calibration.scores is not None,
@@ -773,12 +773,12 @@ class CostSensitiveNER(SavedPipe):
         """Predict the k most probable analyses of each doc. Preset entities are ignored.
 
         An analysis is a path of tags. Different analyses may have the same entities: in the IOB2
-        scheme, the tags of an entity may extend over the whitespace after it.
+        scheme, the tags of an entity may also cover the whitespace after it.
 
         docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, the most probable first.
-            Each consists of entities, their probability and the logarithm of the probability.
+            Each contains the entities, the probability of the analysis and its logarithm.
         RAISES (ValueError): If `docs` is a single doc, k is less than 1, or the component has no
             labels.
         """
@@ -821,7 +821,7 @@ class CostSensitiveNER(SavedPipe):
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
-        `MinCost`). If the component uses another decoding, every wrong tag has a cost of 1.
+        `MinCost`). With any other decoding, every wrong tag is assumed to have a cost of 1.
 
         posterior (Posterior): The probabilities, as returned by `posterior`.
         RETURNS (Floats1d): The expected cost of each token. Shape: (N,)

@@ -58,14 +58,14 @@ def make_confidence(
         alternatives = 0.1
 
     spans_key (str): The key in `doc.spans` to write the entities to. Their probabilities are stored
-        in the group's `attrs["scores"]`, as for spaCy's `spancat`.
+        in the group's `attrs["scores"]`, as in spaCy's `spancat`.
     extension (str): The name of the extension attribute that returns the probability of a span, by
         default `span._.confidence`.
     alternatives (float | None): The minimum probability of alternative entities, which are written
         to `doc.spans` under the same key with the suffix "_alternatives". If None, no alternatives
         are written.
-    second_choice (float | None): Has no effect and must be null. It is only supported for loading
-        pipelines saved by version 0.3.0, whose configs contain it.
+    second_choice (float | None): Has no effect and must be null. This setting is only accepted so
+        that pipelines saved by version 0.3.0, whose configs contain it, can be loaded.
     RAISES (ValueError): If a name is empty, the probability is out of range, or `second_choice` is
         not null.
     """
@@ -100,13 +100,14 @@ def register_default() -> None:
     `span._.confidence` returns None with a warning instead of raising an error. An existing
     extension with this name is not replaced."""
     name = Confidence.extension
-    if not Span.has_extension(name):  # for `force` see `register`
+    if not Span.has_extension(name):  # see `register` for `force`
         Span.set_extension(name, getter=confidence_of, force=True)
 
 
 @cache
 def warn_once(message: str) -> None:
-    """Show a warning only once per process. The cache skips messages that were shown before."""
+    """Show a warning only once per process. The cache skips messages that have already been
+    shown."""
     warnings.warn(message, stacklevel=3)
 
 
@@ -121,7 +122,7 @@ def scored_groups(doc: Doc) -> list[SpanGroup]:
 def prob_of(span: Span) -> float | None:
     """Look up the probability of an entity in the span groups of its doc. Returns None if there is
     no probability. The entity is identified by its character offsets and its label, so the lookup
-    also works after tokens were merged or split."""
+    works even after tokens have been merged or split."""
     place = (span.start_char, span.end_char, span.label_)
     for group in scored_groups(span.doc):
         prob = score_of(group, place)
@@ -147,11 +148,11 @@ def confidence_of(span: Span) -> float | None:
 def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None:
     """Find the span group of a component's predicted entities under the key chosen by `free_key`.
 
-    doc (Doc): A doc that was predicted by the component.
-    key (str): The key of the component's confidence.
-    name (str | None): The name of the component. If None, the group of any component under `key` is
-        returned.
-    RETURNS (SpanGroup | None): The group, or None if the doc doesn't have it.
+    doc (Doc): A doc that the component has processed.
+    key (str): The `spans_key` of the component's confidence.
+    name (str | None): The name of the component. If None, the group under `key` is returned,
+        regardless of the component.
+    RETURNS (SpanGroup | None): The group, or None if there is none.
     """
     if name is None:
         return doc.spans.get(key)
@@ -165,8 +166,8 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
 
 def free_key(doc: Doc, key: str, name: str) -> str:
     """Choose the key for the probabilities of a component: `key` or, if another component has
-    written to it, `key` followed by the name of this component, with a warning. Groups that were
-    not written by a component are replaced."""
+    already written to it, `key` followed by the name of this component. Warn in the latter case.
+    Groups that were not written by a component are replaced."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]

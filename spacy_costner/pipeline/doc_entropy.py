@@ -24,7 +24,7 @@ class ShiftMeasures(NamedTuple):
 
     entropies (Floats1d): The entropy of the tag path of each doc, divided by 1 + the expected
         number of entities. NaN for docs with only preset tokens. Shape: (B,)
-    expected_counts (Floats2d): The expected number of entities of each label that the component
+    expected_counts (Floats2d): The expected number of entities for each label that the component
         writes. Shape: (B, labels)
     """
 
@@ -66,7 +66,8 @@ def measure_docs(
         posterior.doc_of_sequence, entropies, minlength=len(tokens.lengths)
     )
 
-    # The probability that a token opens an entity of each label. Shape: (N, labels)
+    # For each token and label, the probability that the token opens an entity with the label.
+    # Shape: (N, labels)
     opening_probs = posterior.chain_marginals @ tags.opens_label
     n_free_tokens = tokens.lengths  # the number of tokens per doc that are not preset, (B,)
     if tokens.has_annotation:
@@ -86,14 +87,14 @@ def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: EntityCounts
 ) -> float | None:
     """Read the measures of a doc (see `measure_docs`) from the span group that a component has
-    written. Returns the entropy and adds the expected numbers of entities to `counts`.
+    written. Returns the entropy and adds the expected entity counts to `counts`.
 
-    doc (Doc): A doc that was predicted by the component.
-    key (str): The key of the component's confidence.
+    doc (Doc): A doc that the component has processed.
+    key (str): The `spans_key` of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (EntityCounts): The expected numbers of entities by label. The numbers of this doc are
-        added in place.
+    counts (EntityCounts): The expected entity counts by label. The counts of this doc are added in
+        place.
     RETURNS (float | None): The entropy of the doc divided by 1 + the expected number of entities.
         None if all tokens of the doc are preset.
     RAISES (ValueError): If the doc doesn't have the group, or the group has no entropy or scores.
@@ -108,7 +109,7 @@ def add_measures(
     # The expected number of correct entities is the sum of the probabilities.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
-    # The attribute stores the expected number of annotated entities of each label.
+    # The attribute stores the expected number of annotated entities for each label.
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
         _add_counts(counts, label, annotated=expected_number)
     entropy = group.attrs["entropy"]

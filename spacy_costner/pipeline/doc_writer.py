@@ -36,7 +36,7 @@ def annotate_docs(
     """Write predicted entities to docs. With a confidence, also write their probabilities, the
     alternatives and the guaranteed sets.
 
-    docs (Sequence[Doc]): The predicted docs, which are modified in place.
+    docs (Sequence[Doc]): The docs to annotate, which are modified in place.
     prediction (Prediction): The entities, probabilities and other spans to write.
     name (str): The name of the component.
     confidence (Confidence | None): Where to write the probabilities. If None, they are not written.
@@ -67,7 +67,7 @@ def annotate_docs(
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 
-    # The keys of alternatives and guaranteed sets have the name of the set as a suffix.
+    # The keys of alternatives and guaranteed sets end with the name of the set.
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
@@ -93,8 +93,8 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """Return the measures for the shift test as the span group attributes of each doc, for
-    `add_measures`. If the prediction has no measures, there are no attributes."""
+    """Convert the measures for the shift test to span group attributes for each doc, to be read by
+    `add_measures`. The attributes are empty if the prediction has no measures."""
     measures = prediction.measures
     if measures is None:
         return [{} for _ in prediction.tokens.lengths]

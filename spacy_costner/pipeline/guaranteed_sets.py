@@ -1,8 +1,8 @@
 """Select the spans of guaranteed sets.
 
 A *guarantee* (see `promises`) is a statement such as "the guaranteed set of a doc misses at most
-5% of its entities". The set contains the spans with a score of at least a threshold. Thresholds
-may differ between labels and between groups of docs.
+5% of its entities". The set contains the spans whose scores reach a threshold. Thresholds may
+differ between labels and between groups of docs.
 
 In shapes, B is the number of docs, E the number of predicted entities, S the number of spans in the
 sets, and X the number of candidate spans.
@@ -20,8 +20,8 @@ from ..tags import Entities
 from .promises import Promise, Terms
 
 SMOOTHING = 0.05
-"""The fraction of the probability of a candidate span that is distributed equally over all labels
-in the scores of guaranteed sets: see `guarantee_scores`."""
+"""The fraction of a candidate span's probability that is distributed equally over all labels: see
+`guarantee_scores`."""
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
@@ -49,9 +49,9 @@ def guaranteed_set(
     promise: Promise,
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
-    """Select the spans of a batch whose score reaches the threshold for their label and the group
-    of their doc. If the guarantee limits misses, the predicted entities are included, too. Spans of
-    a set may overlap.
+    """Select the spans of a batch whose scores reach the threshold for their label and the group of
+    their doc. If the guarantee limits misses, the predicted entities are included, too. The spans
+    of a set may overlap.
 
     entities (Entities): The predicted entities of the batch.
     probs (Floats1d): The probabilities of these entities. Shape: (E,)
@@ -101,10 +101,11 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
 
     Misses are limited by label if there is a guarantee for each label, or if entities only count as
     found with the correct label. Otherwise, only the most probable label of a span has a non-zero
-    score. S is `SMOOTHING`, because models confuse labels more often than their probabilities
-    suggest. n is the expected number of entities in the doc (with label l, if there is a guarantee
-    for each label), because a single miss matters less if many entities are expected. The division
-    by sqrt(max(1, n)) is omitted unless the limit is the miss rate per doc.
+    score. S is `SMOOTHING`, which is needed because models confuse labels more often than their
+    probabilities suggest. n is the expected number of entities in the doc (with label l, if there
+    is a guarantee for each label). Scores are divided by sqrt(max(1, n)) because a single miss
+    matters less if many entities are expected. This division is omitted unless the limit is the
+    miss rate per doc.
 
     The guarantee is valid for any choice of score. Compared with p, this choice leads to smaller
     sets at the same miss rate.
@@ -123,9 +124,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     n_labels = len(posterior.tags.labels)
     candidates = join_labels(spans, probs, n_labels)
 
-    # The probability that each candidate is an entity of any label. Shape: (X, 1)
+    # The total probability of each candidate over all labels. Shape: (X, 1)
     total_probs = candidates.label_probs.sum(axis=1, keepdims=True)
-    # The score of each candidate with each label. Shape: (X, labels)
+    # The score of each label for each candidate. Shape: (X, labels)
     is_by_label = terms.per_label or terms.found == "exact"
     if is_by_label:
         smoothed_part = SMOOTHING * total_probs / n_labels
@@ -142,8 +143,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         scores = scores / numpy.sqrt(numpy.maximum(n, 1))
 
     # `LEAST_PROB_OF_SETS` is a limit for probabilities. Scores are lower, because they are divided
-    # by a square root: by 10, for 100 expected entities. Therefore drop scores below a tenth of the
-    # limit, for example for labels with hardly any probability before smoothing.
+    # by a square root, for example by 10 if 100 entities are expected. Therefore, only drop scores
+    # below a tenth of the limit. They often belong to labels whose probability was close to 0
+    # before smoothing.
     candidate, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
     spans = Entities(candidates.begin[candidate], candidates.end[candidate], label)
     return spans, scores[candidate, label]
@@ -164,8 +166,7 @@ class CandidateSpans(NamedTuple):
 
     begin (Ints1d): The first token of each candidate. Shape: (X,)
     end (Ints1d): The end of each candidate (exclusive). Shape: (X,)
-    label_probs (Floats2d): The probability that each candidate is an entity of each label.
-        Shape: (X, labels)
+    label_probs (Floats2d): The probability of each label for each candidate. Shape: (X, labels)
     """
 
     begin: Ints1d
@@ -177,7 +178,8 @@ def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> CandidateSpa
     """Merge spans that only differ in their labels into candidates. There is at least one span, and
     the spans are sorted by start and end. Shape of the probabilities: (S,)"""
     begin, end, label = spans
-    # Spans of a candidate are adjacent, so a new candidate starts where begin or end changes.
+    # The spans of a candidate are adjacent, so a new candidate starts where `begin` or `end`
+    # changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
     # The index of each span's candidate: True, False, False, True becomes 0, 0, 0, 1.

@@ -1,5 +1,5 @@
-"""A logger of `spacy train` for hybrid models, which combine a linear part with a Tok2Vec. The
-linear part is trained at initialization, before the first step of `spacy train`."""
+"""A `spacy train` logger for hybrid models, which combine a linear part with a Tok2Vec. The linear
+part is trained during initialization, before the first step of `spacy train`."""
 
 import sys
 from collections.abc import Callable
@@ -23,9 +23,9 @@ Finish = Callable[[], None]
 
 
 def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
-    """Create a logger for a hybrid model whose linear part is trained at initialization. It extends
-    spaCy's ConsoleLogger with a final warning if no evaluation was better than the first, because
-    the hybrid is then no better than its linear part.
+    """Create a logger for a hybrid model whose linear part is trained during initialization. It
+    extends spaCy's ConsoleLogger with a final warning if no score was higher than the first, which
+    means that the hybrid is no better than its linear part.
 
         [training.logger]
         @loggers = "spacy_costner.HybridLogger.v1"

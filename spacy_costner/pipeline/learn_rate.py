@@ -1,8 +1,8 @@
 """A separate learning rate for the chain, which can be higher than the encoder's learning rate.
 
 A pretrained encoder requires a low learning rate, such as 5e-5. The weights of the chain are
-initialized with 0 and, with Adam, change by about the learning rate per step, so they require a
-higher one.
+initialized to 0 and, with Adam, change by about the learning rate per step, so they require a
+higher rate.
 """
 
 import math
@@ -18,15 +18,15 @@ LOW_RATE = 2e-4
 """Learning rates below this value are assumed to be intended for a pretrained encoder."""
 
 N_STEPS = 1000
-"""The number of steps for which a schedule of the learning rate is checked."""
+"""The number of steps for which a learning rate schedule is checked."""
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
-    """Validate the factor of the learning rate.
+    """Validate the learning rate factor.
 
     factor (float): The value in the config.
     model (Model): The model of the component. Linear models don't support a factor, because they
-        aren't trained by the optimizer of the config.
+        aren't trained with the optimizer in the config.
     name (str): The name of the component, for error messages.
     RETURNS (float): The factor as a number.
     RAISES (ValueError): If the factor isn't a finite number above 0, or the model doesn't support a
@@ -49,12 +49,12 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     "tok2vec") is updated with the learning rate of the optimizer, and all other weights are updated
     with the learning rate times the factor.
 
-    model (Model): The model with its gradients.
+    model (Model): The model, whose gradients have been computed.
     optimizer (Optimizer): The optimizer. `nlp.rehearse` passes a function instead, which doesn't
         support the factor.
-    factor (float): The factor of the learning rate.
-    RAISES (ValueError): If the optimizer is Thinc's RAdam, which doesn't support different learning
-        rates.
+    factor (float): The learning rate factor.
+    RAISES (ValueError): If the optimizer is Thinc's RAdam, which can't use a different learning
+        rate for some of the weights.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
         model.finish_update(optimizer)
@@ -75,8 +75,8 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
                 continue
             weights = node.get_param(param_name)
             gradient = node.get_grad(param_name)
-            # The optimizer stores its moments under this key. It is the key that Thinc's
-            # `finish_update` uses.
+            # The optimizer stores its moments under this key, which is also used by Thinc's
+            # `finish_update`.
             key = (node.id, param_name)
             new_weights, _ = optimizer(key, weights, gradient, lr_scale=scale)
             node.set_param(param_name, new_weights)
@@ -88,7 +88,7 @@ def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: st
 
     nlp (Language | None): The pipeline with the config to check, if any.
     model (Model): The model of the component.
-    factor (float): The factor of the learning rate.
+    factor (float): The learning rate factor.
     name (str): The name of the component.
     """
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):

@@ -26,7 +26,8 @@ from .promises import Promise
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
-"""The values of the attribute "set" of span groups with spans other than the predicted entities."""
+"""The values of the attribute "set" in span groups that contain alternatives or guaranteed sets
+instead of the predicted entities."""
 
 
 class SpanSet(NamedTuple):
@@ -86,7 +87,7 @@ def make_prediction(
     posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
     confidence (Confidence | None): Which probabilities to write, if any.
-    promise (Promise | None): The guarantee for guaranteed sets, if any.
+    promise (Promise | None): The guarantee for the guaranteed sets, if any.
     groups (Sequence[str | None]): The group of each doc, if there is a guarantee. Length: B
     other_labels (Sequence[int]): The labels of the entities to remove, as indices.
     is_scored (bool): Whether to compute the probabilities of entities even without a confidence.
@@ -136,7 +137,7 @@ def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[i
     if tokens.has_annotation:
         # The number of preset tokens before each token, and the total number. Shape: (N + 1,)
         n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        # An entity includes no preset token if the number is the same at its start and end.
+        # An entity includes no preset tokens if the number is the same at its start and end.
         is_allowed &= n_preset_before[entities.end] == n_preset_before[entities.begin]
     if other_labels:
         is_allowed &= ~numpy.isin(entities.label, other_labels)
@@ -147,7 +148,7 @@ class Hypothesis(NamedTuple):
     """A possible analysis of a doc.
 
     ents (list[Span]): The entities of the doc in this analysis.
-    prob (float): The probability of the path of tags with these entities. (In IOB2, other paths may
+    prob (float): The probability of the tag path with these entities. (In IOB2, other paths may
         have the same entities: see `k_best`.) It may underflow to 0 for long docs.
     log_probability (float): The logarithm of the probability, which doesn't underflow.
     """

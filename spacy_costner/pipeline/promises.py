@@ -1,10 +1,10 @@
-"""Guarantees and the scores of calibration docs, which are saved with a component.
+"""Guarantees and the scores of calibration docs, both of which are saved with a component.
 
 A *guarantee* is a statement such as "the component's sets of spans miss at most 5% of the
 entities". The class is called `Promise` because `Guarantee` is the result of the function
 `workflows.guarantee`. The shift test compares the *scores* of calibration docs with the scores of
-new docs. Guarantees and scores are only valid for the settings of the component at calibration.
-They are saved in its `cfg` under "guarantee" and "shift".
+new docs. Guarantees and scores are only valid for the component's settings at the time of
+calibration. They are saved in the component's `cfg` under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,8 +30,8 @@ CalibratedSettings = dict[str, Any]
 """The settings of a component that a guarantee or the shift test depends on, in JSON format."""
 
 FOUND = ("exact", "covered")
-"""The conditions for an entity to count as found. "exact": its span is in the set. "covered": all
-of its tokens are in spans of the set."""
+"""When an entity counts as found. "exact": its span is in the set. "covered": all of its tokens are
+in spans of the set."""
 
 UNITS = ("doc", "any")
 """The miss rate that a guarantee limits. "doc": the proportion of missed entities per doc, averaged
@@ -48,7 +48,7 @@ class Terms:
         set.
     confidence (float | None): The probability that the guarantee holds. If None, it holds on
         average over calibration docs.
-    found (str): The condition for an entity to count as found: one of `FOUND`.
+    found (str): When an entity counts as found: one of `FOUND`.
     by (str): The rate to limit: one of `UNITS`. Always "doc" for false alarms.
     per_label (bool): Whether there is a separate guarantee for each label.
     by_group (str | None): A key in `doc.user_data` that divides docs into groups with separate
@@ -118,7 +118,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise(Terms):
-    """A guarantee for the sets of spans of a component, with its terms, the thresholds that satisfy
+    """A guarantee for a component's sets of spans, including its terms, the thresholds that satisfy
     them, and information about the calibration docs.
 
     groups (dict[str, Thresholds]): The thresholds for each group of docs with a guarantee. Without
@@ -126,9 +126,8 @@ class Promise(Terms):
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of entities in the calibration docs.
-    not_counted (dict[str, int]): The number of excluded docs for each reason.
-    drawings (int | None): The number of draws, if the docs were sampled from texts with known
-        probabilities.
+    not_counted (dict[str, int]): The number of docs that were excluded, for each reason.
+    drawings (int | None): The number of draws, if the docs were sampled with known probabilities.
     reading (Reading | None): How the calibration docs were read, if known.
     holds_for (CalibratedSettings | None): The settings that the guarantee is valid for. None if it
         hasn't been stored in a component yet.
@@ -174,8 +173,8 @@ class CalibrationScores:
 
     scores (list[float]): The sorted scores of the docs (see `doc_entropy.measure_docs`). Docs with
         only preset tokens have no score.
-    digest (str): The digest of the unrounded scores in document order, which identifies the docs:
-        see `digest_of_scores`.
+    digest (str): The digest of the unrounded scores in document order. It identifies the docs: see
+        `digest_of_scores`.
     keys (ScoresByValue): The scores grouped by the values in `doc.user_data`. Values with fewer
         than `ENOUGH` docs are omitted.
     source (str): The name of the calibration docs.
@@ -203,11 +202,11 @@ class CalibrationScores:
         reading: Reading | None,
         holds_for: CalibratedSettings,
     ) -> "CalibrationScores":
-        """Collect the scores of calibration docs, and group them by the values in `user_data`. For
-        the other parameters see the class.
+        """Collect the scores of calibration docs, and group them by the values in `user_data`. See
+        the class for the other parameters.
 
         docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): The score of each doc. Docs with the score NaN are skipped. Shape: (B,)
+        scores (Floats1d): The score of each doc. Docs whose score is NaN are skipped. Shape: (B,)
         RETURNS (CalibrationScores): The collected scores.
         """
         # The shift test compares rounded scores.
@@ -215,10 +214,10 @@ class CalibrationScores:
         for score, doc in zip(rounded(scores).tolist(), docs):
             if not isnan(score):
                 scored_docs.append((score, doc))
-        scored_docs.sort(key=itemgetter(0))  # only by score, as docs can't be compared
+        scored_docs.sort(key=itemgetter(0))  # only by score, because docs can't be compared
         return cls(
             scores=[score for score, _ in scored_docs],
-            digest=digest_of_scores(scores),  # not rounded, as it identifies the docs
+            digest=digest_of_scores(scores),  # not rounded, because it identifies the docs
             keys=_scores_by_value(scored_docs),
             source=source,
             approximate=approximate,
@@ -245,8 +244,8 @@ class CalibrationScores:
         return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """Return the argument `calibration` of `find_shift`, with the scores of all docs or of the
-        docs with a given value.
+        """Return the scores of all docs, or of the docs with a given value, in the format expected
+        by `find_shift`.
 
         key (str | None): A key in `keys`. If None, the scores of all docs are returned.
         value (str): A value under this key.
@@ -255,16 +254,16 @@ class CalibrationScores:
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
-        # The digest identifies the complete set of calibration docs, also for a single value.
+        # The digest identifies the complete set of calibration docs, even for a single value.
         return {"scores": scores, "digest": self.digest, "approximate": self.approximate}
 
 
 def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
 ) -> ScoresByValue:
-    """Group the scores of docs by the values in their `user_data`, such as a source. The docs are
-    sorted by score. Long texts and other values that don't define groups (see `short_values`) are
-    omitted, as are values with fewer than `ENOUGH` docs, which can't be tested."""
+    """Group the scores of docs by the values in their `user_data`, such as their source. The docs
+    are sorted by score. Long texts and other values that don't define groups (see `short_values`)
+    are omitted, as are values with fewer than `ENOUGH` docs, which can't be tested."""
     # Docs with the same value under the same key form a group.
     scores_of_group: dict[tuple[str, str], list[float]] = {}
     for score, doc in scored_docs:
@@ -301,7 +300,7 @@ def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
 
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
-    """Copy a dictionary without the optional keys that have the value None."""
+    """Copy a dictionary without the optional keys whose value is None."""
     present_values = dict(values)
     for name in optional:
         if present_values[name] is None:

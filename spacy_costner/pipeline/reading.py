@@ -2,8 +2,8 @@
 differently.
 
 The results of `calibrate`, `tune` and `guarantee` are only valid for docs that are read in the same
-way as the calibration docs: with or without sentence starts, and with the tokenizer's tokens or
-with other tokens.
+way as the calibration docs: with or without sentence starts, and with tokens from the tokenizer or
+from elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +99,7 @@ def find_reading(
 
 
 def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
-    """Check whether the tokens of a doc equal the tokenizer's tokens for its text."""
+    """Check whether the tokens of a doc match the tokenizer's output for its text."""
     tokenized = tokenizer(doc.text)
     return numpy.array_equal(doc.to_array(ORTH), tokenized.to_array(ORTH))
 
@@ -111,8 +111,8 @@ def begins_sentences(doc: Doc) -> bool:
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Check whether sentence starts are set by the components before the component with this name.
-    The components are run on a doc with two words."""
+    """Check whether the components before the one with this name set sentence starts, by running
+    them on a doc with two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
     for pipe_name, pipe in nlp.pipeline:
         if pipe_name == name:
@@ -149,7 +149,7 @@ def find_difference(
         difference was found.
     """
     doc = max(docs, key=len, default=None)
-    if doc is None or len(doc) < 2:  # as `has_annotation` is always True for a single token
+    if doc is None or len(doc) < 2:  # `has_annotation` is always True for a single token
         return None
     if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
         return f"docs have sentence starts, but calibration docs had none: {GIVE_TEXT}"
@@ -165,7 +165,7 @@ def find_difference(
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """Create a `Reading` from a saved cfg. Return None if it was unknown how docs were read, or the
+    """Create a `Reading` from a saved cfg. Return None if it is unknown how docs were read, or the
     pipeline was saved by a version that didn't record it.
 
     RAISES (ValueError): If a key is missing or unknown.

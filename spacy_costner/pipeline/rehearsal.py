@@ -1,4 +1,4 @@
-"""The rehearsal loss, for training a model to keep the predictions of an earlier model, the
+"""The rehearsal loss, which trains a model to preserve the predictions of an earlier model, the
 *teacher*.
 
 Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes. A path assigns
@@ -19,8 +19,8 @@ def rehearsal_loss(
     teacher: Potentials, scores: Potentials, sequence_lengths: Ints1d, constraints: Constraints
 ) -> tuple[float, Potentials]:
     """Compute the Kullback-Leibler divergence between an earlier model and the current model,
-    summed over sequences. For the distributions p of the earlier model and q of the current model
-    over paths y, it is
+    summed over sequences. If p and q are the distributions of the earlier and the current model
+    over paths y, the divergence is
 
         sum_y p(y) (log p(y) - log q(y))
 
@@ -32,8 +32,8 @@ def rehearsal_loss(
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
         scores of the current model.
     """
-    # The divergence is a small difference of large numbers, which requires float64. It is computed
-    # for the sequences of the chain instead of whole docs.
+    # The divergence is a small difference between large numbers, which requires float64. It is
+    # computed for the sequences of the chain instead of whole docs.
     exact_teacher = _in_float64(teacher)._replace(lengths=sequence_lengths)
     exact_scores = _in_float64(scores)._replace(lengths=sequence_lengths)
     n_tags = scores.emissions.shape[1]

@@ -1,5 +1,6 @@
-"""Base class that saves and loads a component. It defines the contents of the files and what is
-checked and restored at load. Reading and writing the files is implemented in `serialization`.
+"""Base class that saves and loads a component. It defines the contents of the files, and what is
+checked and restored when they are loaded. Reading and writing the files is implemented in
+`serialization`.
 """
 
 from collections.abc import Iterable
@@ -54,7 +55,7 @@ class SavedPipe(CalibratedPipe):
 
     @property
     def tags(self) -> Tags:
-        """The tags of annotation, costs and probabilities, with a single O."""
+        """The tags used for annotation, costs and probabilities, with a single O."""
         raise NotImplementedError
 
     def check_settings(self) -> None:
@@ -86,10 +87,10 @@ class SavedPipe(CalibratedPipe):
         """Create the contents of the files "cfg" and "model". If "model" is excluded, its contents
         are empty."""
         cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
-        # At load, `follow_config` compares these settings with the settings of the config.
+        # When the component is loaded, `follow_config` compares these settings with the config.
         cfg["configured"] = self._configured
-        # Save tables that the decoding has created from files, such as a cost table, because the
-        # files may be missing at load.
+        # Save tables that the decoding has created from files, such as a cost table, because these
+        # files may be missing when the component is loaded.
         cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
@@ -125,7 +126,8 @@ class SavedPipe(CalibratedPipe):
     def _load(self: PipeT, saved: dict[str, Any], folder: str) -> PipeT:
         """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
         the directory with a trailing slash, for error messages, or empty when loading from bytes.
-        Error messages include the version that saved the component, if it is a different one."""
+        If the component was saved by a different version of this package, error messages mention
+        both versions."""
         with naming_version(saved.get("cfg")):
             self._load_parts(saved, folder)
         return self
@@ -152,12 +154,12 @@ class SavedPipe(CalibratedPipe):
                 raise ValueError(f"expected weights for {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Load the settings and the calibration results from a saved cfg that was already checked
-        by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
+        """Load the settings and the calibration results from a saved cfg that has already been
+        checked by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
         attribute. Raise a ValueError if a setting is invalid or doesn't match the labels."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The saved tables are used because the file of a cost or a label tree may be missing.
+        # Use the saved tables, because the file with a cost or a label tree may be missing.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])

@@ -36,7 +36,7 @@ Entity = tuple[int, int, str]
 """An entity as a tuple of its start token, its end token (exclusive) and its label."""
 
 EntityPairs = list[tuple[set[Entity], list[Entity]]]
-"""The gold and the predicted entities of each doc, with the token indices of the reference."""
+"""The gold and the predicted entities of each doc, with token indices in the reference."""
 
 
 def as_entity(span: Span) -> Entity:
@@ -55,9 +55,9 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
         @misc = "spacy_costner.HierarchicalCost.v1"
         tree = "assets/tree.json"
 
-    To select the best model by its cost in `spacy train`, set a negative weight for the cost and
-    the weight 0 for F. For scores that are not numbers, such as `ents_confusion`, the weight must
-    be `null`.
+    To select the best model by cost in `spacy train`, set the weight of the cost to a negative
+    value and the weight of F to 0. For scores that are not numbers, such as `ents_confusion`, the
+    weight must be `null`.
 
         [training.score_weights]
         ents_cost = -1.0
@@ -86,7 +86,7 @@ def cost_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Compute the scores of entities and the cost of mistakes.
+    """Compute entity scores and the cost of mistakes.
 
     Empty docs, docs and tokens without annotation, and entities that include unannotated tokens are
     ignored. Entities with labels unknown to the component count as mistakes, and the cost has to
@@ -101,7 +101,7 @@ def cost_scores(
         it doesn't write probabilities.
     component (str | None): The name of the component. If None, the probabilities of any component
         are used.
-    spans_key (str | None): The component's `spans_key`, which has to be None.
+    spans_key (str | None): The component's `spans_key`, which must be None.
     **settings (Any): Other settings of the component, which are not used.
         (`CostSensitiveNER.score` passes its complete `cfg`.)
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
@@ -155,11 +155,11 @@ def cost_scores(
 
 
 def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
-    """Count the tokens for each pair of a gold and a predicted label. Returns the counts keyed by
-    gold label and then by predicted label. Zeros are omitted."""
+    """Count the tokens for each pair of gold and predicted labels. Returns the counts keyed by gold
+    label and then by predicted label. Zeros are omitted."""
     labels = [*pairs.tags.labels, OUTSIDE]
     n_tags = len(pairs.tags)
-    # All pairs of tags have the value 1, so the sums are numbers of tokens.
+    # All pairs of tags have the value 1, so the sums are token counts.
     counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
     confusion: dict[str, dict[str, int]] = {}
     for gold_label, counts_of_gold in zip(labels, counts.tolist()):
@@ -187,8 +187,8 @@ def confidence_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Compute the scores of entities and the calibration of their confidences. Calibration ignores
-    entities labelled with an inner node of a label tree, because their confidence covers several
+    """Compute entity scores and evaluate the calibration of confidences. Entities labelled with an
+    inner node of a label tree are ignored for calibration, because their confidence covers several
     labels.
 
     examples (Iterable[Example]): The examples to score, with predicted docs.
@@ -197,7 +197,7 @@ def confidence_scores(
         it doesn't write probabilities.
     component (str | None): The name of the component. If None, the probabilities of any component
         are used.
-    spans_key (str | None): The component's `spans_key`, which has to be None.
+    spans_key (str | None): The component's `spans_key`, which must be None.
     **settings (Any): Other settings of the component, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: the expected calibration error with ten bins; lower is better.
@@ -232,8 +232,8 @@ class DocCounts(NamedTuple):
 def count_docs(
     examples: Iterable[Example], cost: Cost, *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> DocCounts:
-    """Count the entities, the annotated tokens and the cost of mistakes of each doc. As in
-    `cost_scores`, docs without annotation are ignored.
+    """Count the entities and annotated tokens of each doc, and compute the cost of its mistakes. As
+    in `cost_scores`, docs without annotation are ignored.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     cost (Cost): The cost of mistakes.
@@ -307,7 +307,7 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and the predicted tag of each token of the predicted docs.
+    """Get the gold and the predicted tag of each token in the predicted docs.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component. Other labels in the docs are appended.
@@ -340,7 +340,7 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
     if they include tokens without annotation or can't be aligned with the reference.
 
     examples (Iterable[Example]): The examples, with predicted docs.
-    RETURNS (EntityPairs): The entities, with the token indices of the references.
+    RETURNS (EntityPairs): The entities, with token indices in the references.
     """
     pairs: EntityPairs = []
     for eg in select_annotated(examples):
@@ -386,8 +386,8 @@ def _by_label(
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count the correct, wrong and missed entities, with each label replaced by its ancestor at a
-    level of the label tree. The top level is 1."""
+    """Count the correct, wrong and missed entities, with each label replaced by its ancestor at the
+    given level of the label tree. The top level is 1."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 
@@ -418,8 +418,8 @@ def _calibration_scores(
     component: str | None,
 ) -> Scores:
     """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
-    to the predicted docs: see `confidence_scores`. If `component` is None, the probabilities of any
-    component under the key of the confidence are used."""
+    to the predicted docs: see `confidence_scores`. If `component` is None, the probabilities under
+    the `spans_key` of the confidence are used, regardless of the component."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:

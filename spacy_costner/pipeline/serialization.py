@@ -68,7 +68,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "outside": outside,
         "progress": Progress()._asdict(),
         "n_examples": 0,  # the number of training examples
-        "cost_tables": [],  # of the losses; saved because the file of a cost may be missing later
+        "cost_tables": [],  # of the losses; saved because the files of costs may be missing later
         "temperature": Temperature()._asdict(),
         "untrained": [],  # the labels that were added after training
         "trained_on": "",  # the packed hashes of the training passages
@@ -79,8 +79,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
 
 
 def mark_version(cfg: Cfg) -> Cfg:
-    """Return a copy of a cfg with the version of this package and the version of the file
-    format."""
+    """Return a copy of a cfg that includes the version of this package and of the file format."""
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
@@ -90,8 +89,8 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
     after saving, the setting of the config is used instead.
 
     cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
-    saved (Cfg): The saved cfg. Its key "configured" stores the settings of the config when the
-        component was saved.
+    saved (Cfg): The saved cfg. Its key "configured" contains the settings that the config had when
+        the component was saved.
     configured (Cfg): The settings of the current config.
     RETURNS (Cfg): The cfg of the loaded component.
     """
@@ -145,7 +144,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
 
 
 def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
-    """Serialize the parts of a component to a bytestring. For the parameters see `write_files`."""
+    """Serialize the parts of a component to a bytestring. See `write_files` for the parameters."""
     writers: dict[str, Callable[[], bytes]] = {
         "cfg": lambda: srsly.json_dumps(cfg),
         "vocab": lambda: vocab.to_bytes(exclude=exclude),
@@ -158,7 +157,7 @@ def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
     """Unpack the output of `pack_parts`. Returns the contents of "cfg" and "model", and loads the
-    vocab in place, unless they are excluded. For the other parameters see `read_files`."""
+    vocab in place, unless they are excluded. See `read_files` for the other parameters."""
     with reading_part("cfg and model", name, folder=""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -186,8 +185,8 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         raise ValueError(
             f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
         ) from None
-    # srsly doesn't write all digits of a number to JSON, so the digest is computed from the cfg as
-    # it will be read.
+    # srsly doesn't write all digits of a number to JSON, so compute the digest from the cfg as it
+    # will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
@@ -257,7 +256,7 @@ def naming_version(cfg: Any) -> Iterator[None]:
         version = cfg.get("version")
         saved_by = f"saved by spacy-costner {version}, this is {current_version}"
         advice = f"install {version} to read it, or train again"
-        if version is None:  # the version is saved since 0.4.0
+        if version is None:  # the version has been saved since 0.4.0
             saved_by = f"saved by spacy-costner 0.3.0 or before, this is {current_version}"
             advice = "train again"
         raise ValueError(f"{error} ({saved_by}: {advice})") from error
@@ -334,7 +333,7 @@ def check_keys(
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
-    """Check that a saved value is a finite, non-negative number or, with `positive`, above 0."""
+    """Check that a saved value is a finite number of at least 0 or, with `positive`, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_valid = is_number and 0 <= value < inf
     bound = "of at least"
@@ -361,11 +360,11 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 def _replace_shims(
     model: Model[list[Doc], Potentials], replacements: Mapping[int, Shim]
 ) -> Model[list[Doc], Potentials]:
-    """Create a copy of a model with different shims, for saving only. (In Thinc, a shim is an
-    object of a node that manages its own data, such as the features.) `replacements` is keyed by
-    the ids of the old shims. The model is not modified, because other threads may be predicting
-    with it."""
-    # A shallow copy keeps the id of the node, which references use.
+    """Create a copy of a model with different shims, only for saving. (In Thinc, a shim is attached
+    to a node and manages data that are not parameters, such as the features.) `replacements` is
+    keyed by the ids of the old shims. The model is not modified, because other threads may be
+    predicting with it."""
+    # A shallow copy keeps the node's id, which is used by references.
     replaced = copy(model)
     replaced._layers = [_replace_shims(layer, replacements) for layer in model.layers]
     replaced._shims = [replacements.get(shim.id, shim) for shim in model.shims]
@@ -383,7 +382,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
-    has_weights = weights.emissions.any(axis=1)  # whether any weight of a feature isn't 0, (V,)
+    has_weights = weights.emissions.any(axis=1)  # whether a feature has non-zero weights, (V,)
     # A first pass may have no weights if it reads labels from docs.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:

@@ -91,8 +91,8 @@ def find_new_labels(
     examples (Iterable[Example]): The batch.
     annotation (Annotation): Where annotation is stored in docs.
     known_labels (Collection[str]): The existing labels.
-    RETURNS (set[str]): The new labels, except labels that start with "!". These raise an error that
-        shows the doc when its annotation is read.
+    RETURNS (set[str]): The new labels, except labels that start with "!". When the annotation is
+        read, they raise an error that includes the first words of the doc.
     """
     labels: set[str] = set()
     for eg in examples:
@@ -106,8 +106,8 @@ def find_new_labels(
 
 
 def pack_raw_text(nlp: Language | None) -> str:
-    """Return the packed hashes of the sentences in the raw text that the static vectors of a
-    pipeline were trained on, for `cfg`. Empty if the vectors weren't created by `learn_vectors`."""
+    """Return the packed hashes, for `cfg`, of the sentences in the raw text that a pipeline's
+    static vectors were trained on. Empty if the vectors weren't created by `learn_vectors`."""
     vectors_path = None
     if nlp is not None:
         vectors_path = nlp.config.interpolate()["initialize"]["vectors"]

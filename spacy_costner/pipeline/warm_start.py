@@ -30,19 +30,19 @@ def make_start_from(
 
     path (str | Path): The trained pipeline: a directory or a package name.
     components (Sequence[str] | None): The names of the components to initialize, including the
-        tok2vec that they listen to. If None, all components with a model that are in both pipelines
-        are initialized.
+        tok2vec that they listen to. If None, all components that have a model in both pipelines are
+        initialized.
     RETURNS (Callable[[Language], Language]): The callback. It modifies the pipeline in place and
         returns it.
-    RAISES (ValueError): In the callback, if a component is missing in one of the pipelines, or its
-        labels, tags or model differ between the pipelines.
+    RAISES (ValueError): In the callback, if a component is missing from one of the pipelines, or
+        its labels, tags or model differ between the pipelines.
     """
     return partial(_start, path, components)
 
 
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
-    """Copy the weights of components from a trained pipeline to `nlp` and return `nlp`. For the
-    parameters and errors see `make_start_from`."""
+    """Copy the weights of components from a trained pipeline to `nlp` and return `nlp`. See
+    `make_start_from` for the parameters and errors."""
     trained = load_model(path)
     models = _models(nlp)
     trained_models = _models(trained)

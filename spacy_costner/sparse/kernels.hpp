@@ -1,6 +1,6 @@
-// Sums and updates of sparse weights. There are many rows of weights, and each token has a few of
-// them, by their numbers: a row id below 0 stands for none. A row has `width` weights, one for each
-// tag. N tokens have n_slots row ids each.
+// Sums and updates of sparse weights. There are many rows of weights, but each token only uses a
+// few of them. A row consists of `width` weights, one for each tag. Each token has `n_slots` row
+// indices. A negative index represents an empty slot.
 
 #pragma once
 
@@ -23,13 +23,14 @@
 
 namespace costner_sparse {
 
-// From 64-bit keys to numbers from 0, by open addressing: a key stands in its slot or, if that is
-// taken, in the next free place after it. Any threads may find keys while others set some; those
-// that set wait for each other.
+// A map from 64-bit keys to non-negative numbers, using open addressing: a key is stored in its
+// slot or, if the slot is taken, in the next free place after it. Threads may look up keys while
+// others set keys. Only one thread can set keys at a time.
 //
-// A place gets its key once, before its number: who sees the number sees the key, and all that was
-// written before. When a table is too small, its keys are copied to a larger one. It stays for
-// threads that are reading it; all old ones together are no larger than the new one.
+// The key of a place is only written once, before its number. A thread that reads the number
+// therefore also sees the key. When a table becomes too small, its keys are copied to a larger
+// table. The old table is kept, because other threads may still be reading it. All old tables
+// together are no larger than the new one.
 class IdMap {
   public:
     IdMap() { add_table(16); }
@@ -53,15 +54,16 @@ class IdMap {
     };
     using Places = std::vector<Place>;
 
-    // Where to look for a key first: some bits of its product with 2^64 / golden ratio (Fibonacci
-    // hashing). The size of a table is a power of 2, so that `& (size - 1)` takes the remainder.
+    // Returns the first place to check for a key: some bits of the product of the key and 2^64 /
+    // golden ratio (Fibonacci hashing). The size of a table is a power of 2, so `& (size - 1)`
+    // computes the remainder.
     static size_t slot(const Places& places, uint64_t key) {
         key ^= key >> 32;
         key *= 0x9E3779B97F4A7C15ull;
         return (key >> 20) & (places.size() - 1);
     }
 
-    // The number of a key, -1 at a free place: the key isn't there.
+    // Returns the number of a key, or -1 if the search reaches a free place: the key is unknown.
     static int32_t find(const Places& places, uint64_t key) {
         for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
             const uint32_t number = places[at].number_plus_1.load(std::memory_order_acquire);
@@ -80,8 +82,8 @@ class IdMap {
         }
     }
 
-    // Makes sure that at most half of the places are taken when n keys are added: otherwise many
-    // would be tried for a key.
+    // Ensures that at most half of the places are taken after adding n keys. Otherwise, searching
+    // for a key would require checking many places.
     void make_room(int64_t n) {
         const Places& old = *tables_.back();
         size_t size = old.size();
@@ -89,7 +91,7 @@ class IdMap {
         if (size > old.size()) add_table(size);
     }
 
-    // Adds a table of this size, with the keys of the last one, and puts it in use.
+    // Adds a table of the given size, copies the keys of the last table to it, and starts using it.
     void add_table(size_t size) {
         auto larger = std::make_unique<Places>(size);
         if (!tables_.empty())
@@ -106,7 +108,7 @@ class IdMap {
     std::mutex writing_;
 };
 
-// Whether all row ids are below n_rows.
+// Checks whether all row indices are less than n_rows.
 inline bool are_below(const int32_t* rows, int64_t n, int64_t n_rows) {
     const int32_t last = static_cast<int32_t>(std::min<int64_t>(n_rows - 1, INT32_MAX));
     int32_t is_beyond = 0;
@@ -114,10 +116,12 @@ inline bool are_below(const int32_t* rows, int64_t n, int64_t n_rows) {
     return !is_beyond;
 }
 
-// The rows of tokens, from the values in their windows. With o, c and f the offset, column and
-// first row of slot s:
+// Computes the rows of tokens from the values in their windows. If o, c and f are the offset, the
+// column and the first row of slot s, the row of token t is
 //
-//     rows[t, s] = f + values[t + o, c],  -1 without a value there or beyond the sequence
+//     rows[t, s] = f + values[t + o, c]
+//
+// or -1 if the value is missing or token t + o is not in the same sequence.
 inline void gather_window(const int32_t* values, int64_t n_columns, const int32_t* lengths,
                         int64_t n_sequences, const int32_t* columns, const int32_t* offsets,
                         const int32_t* first_rows, int64_t n_slots, int32_t* rows) {
@@ -136,10 +140,10 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
     }
 }
 
-// scores[t] = sum of weights[r] over the rows r of token t. Returns whether all rows are below
-// n_rows; others are left out. Rows are far apart in memory, and slow to fetch. So while a row is
-// added, the processor is told to fetch the one that comes `n_ahead` slots later. From one row of
-// weights to the next it is `stride` floats.
+// Computes scores[t] = sum of weights[r] over the rows r of token t. Returns whether all row
+// indices are less than n_rows. Larger indices are skipped. Rows are far apart in memory and slow
+// to load, so the row `n_ahead` slots later is prefetched while a row is added. The stride between
+// two rows of weights is `stride` floats.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
                      int64_t stride, int64_t n_rows, int64_t width, float* RESTRICT scores) {
     const int64_t n = n_tokens * n_slots, n_ahead = 16;
@@ -153,7 +157,7 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
                 PREFETCH(next_row);
                 PREFETCH(next_row + 16);
             }
-            // As an unsigned number, a negative row is above the end, too: one comparison does.
+            // A negative index becomes a large unsigned number, so one comparison is sufficient.
             if (static_cast<uint32_t>(rows[i]) >= end) {
                 are_in_range &= rows[i] < 0;
                 continue;
@@ -165,10 +169,10 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
     return are_in_range;
 }
 
-// Finds the rows that the tokens of a batch have, each once, in `active`. `places` gets the place
-// there of the row of each slot; -1 for a slot without a row. Tokens with a gradient of 0 are left
-// out: their slots get -1, too. `place_of` is memory to work in: the place of each row in `active`.
-// It has to be -1 everywhere before the call, and is so after it.
+// Collects the distinct rows used by the tokens of a batch in `active`. Writes the position in
+// `active` of each slot's row to `places`, or -1 for empty slots. Tokens with a gradient of 0 are
+// skipped, and their slots are treated as empty. `place_of` is a buffer for the position of each
+// row in `active`. All values must be -1, and are reset to -1 at the end.
 inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
                         const float* d_scores, int64_t width, int32_t* place_of,
                         std::vector<int32_t>& active, std::vector<int32_t>& places) {
@@ -192,7 +196,8 @@ inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
     for (int32_t row : active) place_of[row] = -1;
 }
 
-// gradient[p] += d_scores[t] for the places p of the slots of each token t: see `find_active`.
+// Computes gradient[p] += d_scores[t] for each token t and the position p of each of its rows in
+// `active`: see `find_active`.
 inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, int64_t n_slots,
                           const float* d_scores, int64_t width, float* gradient) {
     const int64_t n = n_tokens * n_slots, n_ahead = 8;
@@ -206,8 +211,8 @@ inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, 
         }
 }
 
-// products[i] = inputs[i] weights, a product of matrices. Each row is summed in the same order,
-// however many rows there are.
+// Computes the matrix product of inputs and weights. The order of summation within a row doesn't
+// depend on the number of rows.
 inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, const float* weights,
                           int64_t width, float* RESTRICT products) {
     for (int64_t i = 0; i < n_rows; ++i, inputs += dim, products += width) {
@@ -220,7 +225,7 @@ inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, cons
     }
 }
 
-// gradient[r] += d_scores[t] for the rows r of each token t, in float64.
+// Computes gradient[r] += d_scores[t] for the rows r of each token t, in float64.
 inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
                      int64_t width, double* RESTRICT gradient) {
     const int64_t n = n_tokens * n_slots, n_ahead = 16;
@@ -245,9 +250,9 @@ struct Step {
     float l2;
 };
 
-// A table of weights with what AdaGrad and averaging keep for each: see table.py. All but `last`,
-// which has a number for each row, are of the same shape. From one row to the next it is `stride`
-// floats, and `last_stride` numbers.
+// A table of weights with the state of AdaGrad and averaging: see table.py. All arrays have the
+// same shape, except `last`, which contains one number per row. The stride between two rows is
+// `stride` floats, or `last_stride` integers for `last`.
 struct Table {
     float* weights;
     float* squares;
@@ -258,18 +263,19 @@ struct Table {
     int64_t last_stride;
 };
 
-// The learning rate of one weight.
+// Computes the learning rate of a weight.
 inline float step_size(const Step& step, float squares) {
     return step.learn_rate / (std::sqrt(squares) + step.eps);
 }
 
-// Makes n steps without a gradient at once. A step takes `shrink` (from L1) off the absolute value
-// u of the weight, and divides it by 1 + `decay` (from L2). After k steps, until it is 0, it is
+// Performs n steps without a gradient at once. Each step subtracts `shrink` (from L1) from the
+// absolute value u of the weight, and divides the result by 1 + `decay` (from L2). Until the value
+// reaches 0, the value after k steps is
 //
 //     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay      with decay
 //     u_k = u - k shrink                                         without decay
 //
-// The sum u_1 + ... + u_n is added to `total`. After n_left steps the weight is 0, and stays so.
+// The sum u_1 + ... + u_n is added to `total`. After n_left steps, the weight becomes and stays 0.
 inline void regularise(float& weight, float& total, int64_t n_steps, double shrink, double decay) {
     double size = std::fabs(weight), n = static_cast<double>(n_steps), sum;
     const double sign = weight < 0 ? -1 : 1;
@@ -288,15 +294,16 @@ inline void regularise(float& weight, float& total, int64_t n_steps, double shri
     weight = static_cast<float>(sign * size);
 }
 
-// The same without `shrink`: u_k = u (1 + decay)^-k. Here floats are exact enough.
+// Performs the same steps without `shrink`: u_k = u (1 + decay)^-k. Floats are sufficiently precise
+// in this case.
 inline void decay_only(float& weight, float& total, float n_steps, float decay) {
     const float lost = -std::expm1(-n_steps * std::log1p(decay));
     total += weight * (lost / decay);
     weight -= weight * lost;
 }
 
-// Regularises a row as the steps since `last`, up to step `now`, would have done. The row had no
-// gradient in these steps.
+// Applies the regularisation of all steps after `last`, up to and including step `now`, to a row
+// that had no gradient in these steps.
 inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const Step& step) {
     int32_t& last = table.last[row * table.last_stride];
     const int32_t n_steps = now - last;
@@ -319,8 +326,8 @@ inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const 
     }
 }
 
-// Makes step number `now` for one row, by the formula in table.py. Call `lazy_regularise` before,
-// which brings the row up to the step before.
+// Performs step number `now` for one row, using the formula in table.py. Call `lazy_regularise`
+// first, to apply all previous steps to the row.
 inline void adagrad(const Table& table, int64_t row, const float* gradient, int32_t now,
                     const Step& step) {
     float* RESTRICT weights = table.weights + row * table.stride;
@@ -339,7 +346,7 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
     for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
 }
 
-// Fetches the beginning of a row, two cache lines of each array, before it is updated.
+// Prefetches the start of a row, two cache lines of each array, before the row is updated.
 inline void prefetch(const Table& table, int64_t row) {
     PREFETCH(table.last + row * table.last_stride);
     for (const float* part : {table.weights, table.totals, table.squares}) {
@@ -349,7 +356,7 @@ inline void prefetch(const Table& table, int64_t row) {
     }
 }
 
-// Makes step number `now` for the rows that have a gradient. Each row may be there only once.
+// Performs step number `now` for the rows that have a gradient. Rows must not be repeated.
 inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
                     const float* gradient, int32_t now, const Step& step) {
     const int64_t n_ahead = 8;

@@ -1,7 +1,7 @@
 """Merge features that always occur together, to reduce the number of weights in training.
 
-For example, the features for the text, the shape and the prefix of a rare word may only occur in
-the same tokens. Their rows of weights then always have the same gradient.
+For example, the features for the text, the shape and the prefix of a rare word may only occur
+together. Their rows of weights then always have the same gradient.
 
 In shapes, V is the number of rows of weights (one per feature), G the number of groups of rows, N
 the number of tokens, S the number of feature slots per token, and K the number of tags.
@@ -53,8 +53,8 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
 
     Comparing sets of tokens would be slow. Instead, each token is assigned a random 64-bit number,
     and each row is assigned the sum of the numbers of its tokens, modulo 2^64. Rows with the same
-    sum form a group. The probability of a collision between any rows with different tokens is at
-    most about V^2 / 2^65.
+    sum form a group. The probability that any two rows with different tokens have the same sum is
+    at most about V^2 / 2^65.
 
     rows (Ints2d): The rows of each token, or -1. Shape: (N, S)
     n_rows (int): The number of rows of weights, V.
@@ -70,8 +70,8 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
         numpy.add.at(sums, slot[tokens], numbers_of_tokens[tokens])
         numpy.minimum.at(first_token, slot[tokens], tokens)
 
-    # `numpy.unique` sorts groups by their sums, which defines their ranks. The group index is
-    # defined by sorting groups by their first tokens instead.
+    # `numpy.unique` sorts groups by their sums. The position in this order is the rank of a group.
+    # The groups are then renumbered in the order of their first tokens.
     _, first_row, rank_of_row, sizes = numpy.unique(
         sums, return_index=True, return_inverse=True, return_counts=True
     )

@@ -84,8 +84,8 @@ cdef int _same(str name, int64_t got, int64_t expected) except -1:
 
 
 cdef int _below(str name, const int32_t[::1] indices, int64_t n) except -1:
-    """Check that indices are less than n. Negative indices are allowed and mean that there is no
-    value."""
+    """Check that indices are less than n. Negative indices, which represent missing values, are
+    allowed."""
     cdef bint fit = True
     if indices.shape[0]:
         with nogil:
@@ -132,9 +132,9 @@ def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
-    """Compute the rows of tokens from the values in their windows. A slot reads the value v in a
-    given column of the token at a given offset within the same sequence. Its row is
-    `first_row + v`.
+    """Compute the rows of tokens from the values in their windows. Each slot has a column and an
+    offset. It reads the value v in this column of the token at this offset, which must be in the
+    same sequence. The row of the slot is `first_row + v`.
 
     values (Ints2d): The value of each token in each of C columns, or -1. Shape: (N, C)
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
@@ -232,8 +232,8 @@ def collect_rows(
 
     rows (Ints2d): The rows of each token, or -1. Shape: (N, S)
     d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
-    place_of (Ints1d): A reusable buffer. All values must be -1, and are reset to -1 by the
-        function. Shape: (V,)
+    place_of (Ints1d): A reusable buffer. All values must be -1, and are reset to -1 at the end.
+        Shape: (V,)
     RETURNS (tuple[Ints1d, Floats2d]): The indices of the A distinct rows with a gradient, and their
         gradients. Shapes: (A,), (A, K)
     """

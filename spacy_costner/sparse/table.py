@@ -14,8 +14,8 @@ class Table(NamedTuple):
 
     weights (Floats2d): The weights. Shape: (V, K)
     squares (Floats2d): The sum of the squared gradients of each weight. Shape: (V, K)
-    totals (Floats2d): The sum of the values of each weight after each update in the current
-        averaging period (see `SparseWeights`). Shape: (V, K)
+    totals (Floats2d): The sum of each weight's values after all updates in the current averaging
+        period (see `SparseWeights`). Shape: (V, K)
     last (Ints1d): The number of the last update that was applied to each row. An update only
         modifies the rows with a gradient. Other rows are regularised when they are next used.
         Shape: (V,)
@@ -55,8 +55,8 @@ class AdaGrad(NamedTuple):
 
     If g is 0, only the last line has an effect. It is not computed until the weight is next used.
 
-    learn_rate (float): The learning rate. The first update of a weight approximately has this size
-        if its gradient is large.
+    learn_rate (float): The learning rate. The first update of a weight is about this large if its
+        gradient is large.
     L1 (float): The penalty for the sum of the absolute weights. It sets small weights to 0.
     L2 (float): The penalty for half the sum of the squared weights.
     eps (float): Added to the square root of h. Updates are small while sqrt(h) is small compared
