@@ -360,8 +360,8 @@ def _describe_temperature(ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
-    """Describe the guarantee of the guaranteed set in JSON format. Return None if there is no
-    guarantee, or if it depends on groups of docs, because the text in a page has no group."""
+    """Describe the guarantee for the guaranteed set in JSON format. Return None if there is no
+    guarantee, or if it depends on groups of docs, because the text on a page has no group."""
     if promise is None or promise.by_group is not None:
         return None
     thresholds = promise.groups[""]  # the key for all docs

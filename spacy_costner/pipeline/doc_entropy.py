@@ -25,7 +25,7 @@ class ShiftMeasures(NamedTuple):
     entropies (Floats1d): The entropy of the tag path of each doc, divided by 1 + the expected
         number of entities. NaN for docs with only preset tokens. Shape: (B,)
     expected_counts (Floats2d): The expected number of entities for each label that the component
-        writes. Shape: (B, labels)
+        assigns. Shape: (B, labels)
     """
 
     entropies: Floats1d
