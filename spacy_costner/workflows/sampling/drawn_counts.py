@@ -173,8 +173,8 @@ def count_drawn(
     def make_counts(
         true_numbers: Floats2d, expected_numbers: Floats2d, totals: Floats2d
     ) -> list[Count]:
-        """Create the count of each label from the true and expected numbers in the annotated docs,
-        and the expected totals of all texts. Shapes: (docs, all labels), (docs, labels),
+        """Create the label counts from the true and expected counts in the annotated docs,
+        and the expected totals over all texts. Shapes: (docs, all labels), (docs, labels),
         (1, labels)"""
         # One row per draw. Shapes: (drawings, all labels)
         true_rows = numpy.repeat(true_numbers, times, axis=0)
