@@ -332,7 +332,8 @@ def write_part(
 class OutputCounts:
     """Running counts of the docs, tokens and errors in a part, and the measures for the shift test.
 
-    measuring (Mapping[str, CostSensitiveNER]): The components that compute these measures, keyed by name.
+    measuring (Mapping[str, CostSensitiveNER]): The components that compute these measures,
+        keyed by name.
     """
 
     def __init__(self, measuring: Mapping[str, CostSensitiveNER]) -> None:

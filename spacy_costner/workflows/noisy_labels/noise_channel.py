@@ -279,8 +279,8 @@ class ChannelTraining:
         return soft_docs(unchecked_texts(folds), posteriors)
 
     def predict_folds(self, folds: Sequence[Fold], first_docs: Sequence[Doc]) -> list[Batch]:
-        """Predict labels for the unchecked texts of each fold with a student trained on all checked texts and
-        on the initial soft targets of the other fold."""
+        """Predict labels for the unchecked texts of each fold with a student trained on all checked
+        texts and on the initial soft targets of the other fold."""
         n_first = len(folds[0].unchecked)
         docs_of_others = (first_docs[n_first:], first_docs[:n_first])
         batches: list[Batch] = []
