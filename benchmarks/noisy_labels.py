@@ -195,9 +195,17 @@ def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
     return round(100 * score_ents([eg.predicted for eg in examples], examples).f_score, 2)
 
 
+def without_repeated(docs: Iterable[Doc]) -> list[Doc]:
+    """Leave out docs whose text has occurred before: annotators answer each text once."""
+    doc_of_text: dict[str, Doc] = {}
+    for doc in docs:
+        doc_of_text.setdefault(doc.text, doc)
+    return list(doc_of_text.values())
+
+
 def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     """Train a student by each method."""
-    docs = random.Random(setting.seed).sample(parts["train"], len(parts["train"]))
+    docs = without_repeated(random.Random(setting.seed).sample(parts["train"], len(parts["train"])))
     n_texts = setting.n_checked + N_UNCHECKED[setting.corpus]
     gold_path = folder / "gold.spacy"
     DocBin(docs=docs[:n_texts]).to_disk(gold_path)
