@@ -35,8 +35,8 @@ from few import NAMES, read
 from results import add_result, read_results
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
-from spacy.util import is_package
 from spacy.training import Example
+from spacy.util import is_package
 from thinc.api import Config
 
 from experiments import corpora
