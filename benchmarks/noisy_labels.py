@@ -306,7 +306,7 @@ def main(path: str, *arguments: str) -> None:
             print_rows(results, part)
         return
     for corpus in arguments or NAMES:
-        kinds = ANNOTATORS
+        kinds: tuple[str, ...] = ANNOTATORS
         if corpus == "spanish" and is_package(PIPELINE):
             kinds = (*ANNOTATORS, PIPELINE)
         parts = {part: read_part(corpus, part) for part in ("train", "dev", "test")}
