@@ -9,7 +9,7 @@ T = TypeVar("T")
 class cached_property(Generic[T]):  # noqa: N801 (the same name as in `functools`)
     """A property that is computed on first access and then stored in the object.
 
-    In Python 3.10 and 3.11, `functools.cached_property` uses a single lock for all objects of a
+    In Python 3.10 and 3.11, the property in `functools` uses a single lock for all objects of a
     class. While one thread computes a large batch, all other threads wait, and a process forked
     during this time waits forever. This class never blocks: if several threads access a new object
     at the same time, each of them may compute the value, but all of them get the value that was

@@ -187,7 +187,7 @@ def test_errors_and_help_texts_name_commands() -> None:
     assert with_options("see `workflows.tune`", {"tune": "--tune"}) == "see `costner tune`"
     assert with_options("see `workflows.draw`") == "see `estimate --draw`"
     help_text = run("guarantee", "--help").output
-    assert "Instead of --miss: highest share" in " ".join(help_text.split())
+    assert "wrong spans in the set, instead of --miss" in " ".join(help_text.split())
 
 
 def test_options_have_names_of_their_own_or_of_their_parameters() -> None:
