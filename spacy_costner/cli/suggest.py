@@ -124,7 +124,7 @@ def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "text": suggestion.doc.text,
-                "doc": suggestion.place,
+                "doc": suggestion.doc_index,
                 "score": round(suggestion.score, 4),
                 "tokens": len(suggestion.doc),
                 "entities": len(suggestion.doc.ents),

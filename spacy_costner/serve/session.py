@@ -521,7 +521,7 @@ class AnnotationSession:
             suggestions = suggest_first(docs, n=N_CHOSEN)
         else:
             suggestions = suggest(nlp, docs, n=N_CHOSEN, name=COMPONENT)
-        return [keys[suggestion.place] for suggestion in suggestions]
+        return [keys[suggestion.doc_index] for suggestion in suggestions]
 
     # Progress
 

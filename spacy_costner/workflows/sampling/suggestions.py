@@ -149,19 +149,19 @@ class Candidate(NamedTuple):
 class Suggestion(NamedTuple):
     """A doc to annotate.
 
-    place (int): The index of the doc in the pool.
+    doc_index (int): The index of the doc in the pool.
     score (float): The uncertainty about the doc. Without a model, see `suggest_first`.
     doc (Doc): The doc, with the predicted entities if there is a model.
     """
 
-    place: int
+    doc_index: int
     score: float
     doc: Doc
 
     def task(self) -> Task:
         """Create a task from the doc, pre-annotated with the predicted entities. Without a model,
         the task has no annotation."""
-        meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
+        meta = {"score": round(self.score, 4), "doc": self.doc_index, CHOSEN_BY: "suggest"}
         return proposal(self.doc, {"meta": meta})
 
 

@@ -118,7 +118,7 @@ def test_words_that_the_model_is_sure_of_have_no_share() -> None:
 
 def places_of(suggestions: list[Suggestion]) -> list[int]:
     """The indices of the suggested docs in the pool, in the order of the suggestions."""
-    return [suggestion.place for suggestion in suggestions]
+    return [suggestion.doc_index for suggestion in suggestions]
 
 
 @pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
@@ -142,7 +142,7 @@ def test_annotated_texts_are_not_suggested(unsure: Path, by: str) -> None:
 @pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
 def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: str) -> None:
     nlp = load(unsure)
-    score_of = {s.place: s.score for s in suggest(nlp, make_docs(nlp), n=10, by=by, per="doc")}
+    score_of = {s.doc_index: s.score for s in suggest(nlp, make_docs(nlp), n=10, by=by, per="doc")}
 
     two = suggest(nlp, make_docs(nlp), n=2, by=by, per="doc", diverse=False)
 
@@ -192,13 +192,13 @@ def test_scores_by_cost_use_the_costs_of_the_user(unsure: Path) -> None:
     """Each mistake costs 3, so scores are three times the scores with the Hamming cost."""
     nlp = load(unsure)
     by_hamming = suggest(nlp, make_docs(nlp), n=9, by="cost")
-    score_of = {suggestion.place: suggestion.score for suggestion in by_hamming}
+    score_of = {suggestion.doc_index: suggestion.score for suggestion in by_hamming}
     ner: Any = nlp.get_pipe("ner")
 
     ner.set_decoding(make_min_cost(cost=lambda tags: 3 - 3 * numpy.eye(len(tags))))
 
     for suggestion in suggest(nlp, make_docs(nlp), n=9, by="cost"):
-        assert suggestion.score == pytest.approx(3 * score_of[suggestion.place], rel=1e-4)
+        assert suggestion.score == pytest.approx(3 * score_of[suggestion.doc_index], rel=1e-4)
 
 
 def test_cost_of_a_doc_is_the_sum_of_the_expected_costs_of_its_tokens(unsure: Path) -> None:
@@ -220,14 +220,14 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
     assert any(nlp(text).ents for text in TEXTS)
     for suggestion in suggest(nlp, make_docs(nlp, TEXTS), n=9):
         task = suggestion.task()
-        expected = nlp(TEXTS[suggestion.place])
+        expected = nlp(TEXTS[suggestion.doc_index])
         ents = [(ent.start_char, ent.end_char, ent.label_) for ent in expected.ents]
         assert [span[:3] for span in task.spans or ()] == ents
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
         assert task.extra["meta"] == {
             "score": round(suggestion.score, 4),
-            "doc": suggestion.place,
+            "doc": suggestion.doc_index,
             "chosen_by": "suggest",
         }
 
@@ -327,7 +327,7 @@ def annotated_docs(nlp: Language) -> list[Doc]:
 def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
     """Save docs as suggestions in the form of an annotation tool. Returns the file."""
     path = folder / f"out{TASK_FORMS[form].suffix}"
-    tasks = [Suggestion(place, 0.5, doc).task() for place, doc in enumerate(docs)]
+    tasks = [Suggestion(i, 0.5, doc).task() for i, doc in enumerate(docs)]
     save_tasks(path, tasks, form)
     return path
 
