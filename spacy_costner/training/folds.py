@@ -10,9 +10,9 @@ weights per fold is trained on the docs of all other folds and used to score the
 Each fold consists of consecutive texts of the corpus. Docs with equal texts (see `equal_texts`) are
 assigned to the same fold, so that no doc is scored by weights that were trained on a copy of it.
 Each text counts only once when the corpus is divided, so that folds have about the same size even
-if all texts recur. Docs with soft targets are divided separately, so that each fold has its share
-of gold docs. The label memory of the first pass (see `features.memory`) is computed
-separately for each fold.
+if all texts recur. Docs with soft targets and unannotated docs are divided separately, so that each
+fold contains its share of gold docs. The label memory of the first pass (see `features.memory`) is
+computed separately for each fold.
 
 In shapes, V is the number of features, M the number of weight rows for static vectors (see
 `ml.weights`), and K the number of tags.
@@ -158,10 +158,10 @@ def divide_for_first_pass(
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
     """Assign each text to a fold for the first pass. Batches are created from the first doc with
-    each text, and divided into folds, with gold docs in each fold: see `separate_soft_targets`.
+    each text, and divided into folds, with gold docs in each fold: see `separate_by_targets`.
     Returns the folds, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
-    for group in separate_soft_targets(select_first(examples)):
+    for group in separate_by_targets(select_first(examples)):
         batches = list(batch_in_order(group, find_batch_size(group)))
         for i, batch in enumerate(batches):
             # Assign consecutive batches to the same fold: 0, 0, 0, ..., 1, 1, 1, ...
@@ -171,18 +171,22 @@ def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
     return fold_of_text
 
 
-def separate_soft_targets(examples: Iterable[Example]) -> list[list[Example]]:
-    """Separate the examples with soft targets from the others. Each of the two groups is divided
-    into folds separately. A corpus may contain all gold docs first, so a single fold of consecutive
-    docs could contain all of the gold. The weights for that fold would be trained without gold."""
+def separate_by_targets(examples: Iterable[Example]) -> list[list[Example]]:
+    """Separate the examples with gold annotation, with soft targets, and with neither. Each group
+    is divided into folds separately. A corpus may contain all gold docs first, so a single fold of
+    consecutive docs could contain all of the gold. The weights for that fold would be trained
+    without gold."""
     gold: list[Example] = []
     soft: list[Example] = []
+    unannotated: list[Example] = []
     for eg in examples:
         if has_soft_targets(eg):
             soft.append(eg)
-        else:
+        elif eg.reference.has_annotation("ENT_IOB"):
             gold.append(eg)
-    return [gold, soft]
+        else:
+            unannotated.append(eg)
+    return [gold, soft, unannotated]
 
 
 def select_first(examples: Iterable[Example]) -> list[Example]:
@@ -300,7 +304,7 @@ def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], d
     the same total number of words. Examples with equal texts are assigned to the same fold. Returns
     the examples of each fold, and the fold of each text, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
-    for group in separate_soft_targets(select_first(examples)):
+    for group in separate_by_targets(select_first(examples)):
         n_words = sum(len(eg.predicted) for eg in group)
         n_words_so_far = 0
         for eg in group:
