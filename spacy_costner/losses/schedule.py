@@ -17,7 +17,8 @@ def make_schedule(
     *losses (Loss): Two or more losses, in training order.
     steps (Sequence[int]): For each loss except the last one, the number of updates after which it
         ends, counted from the beginning of training.
-    epochs (Sequence[float]): The same, measured in passes over the training data.
+    epochs (Sequence[float]): For each loss except the last one, the number of passes over the
+        training data after which it ends, counted from the beginning of training.
     RAISES (ValueError): If an argument is not a loss (or is a schedule), if there are fewer than
         two losses, if the number of ends isn't one less than the number of losses, if the ends
         aren't finite, positive and increasing, or if both steps and epochs are set.

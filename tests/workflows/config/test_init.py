@@ -527,8 +527,8 @@ def test_decisions_by_expected_cost_are_not_calibrated(
 def test_next_commands_say_what_costs_count() -> None:
     """They say so only if there is a cost."""
     with_cost = run("init", "-", "--miss", 5).output
-    assert "Costs count tokens. `costner tune --recall 0.8`" in with_cost
-    assert "Costs count tokens" not in run("init", "-").output
+    assert "Costs are per token. To set a target for entities, use `costner tune" in with_cost
+    assert "Costs are per token" not in run("init", "-").output
 
 
 @pytest.fixture
