@@ -188,8 +188,8 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
     corrections = noise.corrections
     lines += [
         "",
-        f"unchecked texts: {corrections.n_added:,} entities added to the answers, "
-        f"{corrections.n_dropped:,} dropped, {corrections.n_changed:,} changed",
+        f"unchecked texts: {corrections.n_added:,} entities added to the annotators' labels, "
+        f"{corrections.n_dropped:,} removed, {corrections.n_changed:,} changed",
         "",
     ]
     table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F"]]

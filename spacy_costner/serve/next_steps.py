@@ -21,9 +21,9 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
         return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
     n_missing = ENOUGH_EVALUATION_TEXTS - n_measured
     if has_texts and n_missing > n_waiting:
-        return f"Add texts: calibration needs {ENOUGH_EVALUATION_TEXTS} evaluation texts."
+        return f"Add texts: calibration requires {ENOUGH_EVALUATION_TEXTS} evaluation texts."
     if n_missing > 0:
-        return f"{n_missing} more evaluation texts, and you can calibrate on them."
+        return f"Annotate {n_missing} more evaluation texts to calibrate on them."
     # The page shows the output of `next_command` below this sentence.
     return "Calibrate and tune on the evaluation texts:"
 

@@ -610,7 +610,7 @@ def test_narrow_dark_and_by_name(page: Path, tab: Browser, dark: bool) -> None:
         ("checkbox", "Each line is a text"),
         ("slider", "Threshold"),
         ("slider", "A miss costs"),
-        ("radio", "As the pipeline predicts: the best path"),
+        ("radio", "As predicted by the pipeline: the best path"),
         ("region", "the text with its entities"),
         ("heading", "Entities"),
     ]:

@@ -100,7 +100,7 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         process.kill()
         process.wait()
         tab.press("Enter")
-        tab.wait("byId('said').textContent.startsWith('The server doesn')")
+        tab.wait("byId('said').textContent.startsWith('The server isn')")
     assert len(AnnotationStore(folder).answers) == 15
     with served(folder) as (_, address):
         tab.open(address)
@@ -109,7 +109,7 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         tab.open(address)
         tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
         tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six evaluation texts
+        assert tab.run("byId('f').textContent") == "requires 30 texts"  # six evaluation texts
         assert tab.run("byId('curve').hidden")
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
@@ -137,7 +137,7 @@ def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> No
     page.wait(f"!isBusy && text.key === {first!r}")
     assert entities(page) == [(4, 5, "LOC")]
     page.click("#leave")
-    page.wait("byId('annotated').textContent.includes('1 left out')")
+    page.wait("byId('annotated').textContent.includes('1 skipped')")
 
 
 def test_a_label_that_is_chosen_after_an_entity_is_for_the_next_one(page: Browser) -> None:
@@ -166,7 +166,7 @@ def test_f_is_shown_from_30_texts_on(page: Browser) -> None:
     """With its curve, as soon as two models were measured."""
     point = "{n_texts: 20, n_measured: 30, f: null, expected_f: 0.5, seconds: 1}"
     for n_measured, points, shown_f, is_hidden in (
-        (29, f"{{...{point}}}, {{...{point}}}", "from 30 texts on", True),
+        (29, f"{{...{point}}}, {{...{point}}}", "requires 30 texts", True),
         (30, f"{{...{point}}}, {{...{point}, f: 0.75}}", "75.0", True),
         (31, f"{{...{point}, f: 0.5}}, {{...{point}, f: 0.75}}", "75.0", False),
         (32, "", "\N{EN DASH}", True),
@@ -256,7 +256,7 @@ def test_the_second_of_two_tabs_is_warned(page: Browser, tmp_path: Path) -> None
             tab.press("Enter")
             tab.wait("earlier.length === 1")
         assert page.run("byId('said').textContent") == ""
-        assert "an answer from another tab" in other.run("byId('said').textContent")
+        assert "already annotated in another tab" in other.run("byId('said').textContent")
 
 
 @pytest.mark.parametrize("width", [1200, 420])

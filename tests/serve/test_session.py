@@ -434,7 +434,7 @@ def test_texts_of_another_tool_are_drawn_for_evaluation_by_their_digest(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("n_texts", "advice"), [(80, "more evaluation texts"), (40, "Add texts: calibration needs")]
+    ("n_texts", "advice"), [(80, "more evaluation texts"), (40, "Add texts: calibration requires")]
 )
 def test_advice_is_to_add_texts_if_evaluation_texts_are_too_few(
     n_texts: int, advice: str, tmp_path: Path

@@ -239,7 +239,7 @@ function show(nTokens, milliseconds) {
     `${Math.round(milliseconds).toLocaleString("en")} ms`,
   ];
   byId("facts").textContent =
-    facts.join(", ") + (isCut ? `. The first ${count(MAX_SHOWN, "character")} are shown.` : "");
+    facts.join(", ") + (isCut ? `. Only the first ${count(MAX_SHOWN, "character")} are shown.` : "");
   byId("save").disabled = texts.length === 0;
 }
 
@@ -343,7 +343,7 @@ async function openFile(source) {
   const isKept = content.length > MAX_EDITED || source.name.toLowerCase().endsWith(".jsonl");
   file = isKept ? { name: source.name, content } : null;
   byId("text").value = isKept ? "" : content;
-  byId("file-name").textContent = isKept ? `${source.name}: type to leave it` : "";
+  byId("file-name").textContent = isKept ? `${source.name}: type to replace it` : "";
   ask("texts");
 }
 

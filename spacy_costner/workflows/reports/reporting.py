@@ -241,7 +241,7 @@ def optional_facts(
     # that crosses a boundary can't be predicted.
     n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
     if n_over_borders:
-        facts["over borders"] = f"{n_over_borders:,} {UNPREDICTABLE}"
+        facts["across boundaries"] = f"{n_over_borders:,} {UNPREDICTABLE}"
     promise = ner.guarantee
     if promise is not None and promise.miss is not None:
         facts["guaranteed miss rate"] = f"{promise.miss:g}"

@@ -177,7 +177,7 @@ def test_the_tables_of_errors_are_printed() -> None:
     assert lines[1] == ["llm.jsonl", "362", "50", "60.00", "50.00", "54.54", "3.1"]
     text = "\n".join(noise_lines(noise))
     assert ["LOC", "70.0", "10.0", "20.0"] in [line.split() for line in text.splitlines()]
-    assert "12 entities added to the answers, 3 dropped, 4 changed" in text
+    assert "12 entities added to the annotators' labels, 3 removed, 4 changed" in text
     assert text.endswith(f"kept: {CHANNEL}")
 
 

@@ -535,7 +535,7 @@ def test_entities_over_a_border_cannot_be_predicted() -> None:
 
     result = report(nlp, [*examples_of(nlp, CORPUS), Example(predicted, reference)])
 
-    assert result.facts["over borders"].startswith("1 annotated entities can't be predicted")
+    assert result.facts["across boundaries"].startswith("1 annotated entities can't be predicted")
     impossible = []
     for mistake in result.mistakes:
         for mark in mistake.annotated:
@@ -543,7 +543,7 @@ def test_entities_over_a_border_cannot_be_predicted() -> None:
                 impossible.append((mistake.text[mark.start : mark.end], mark.label))
     assert impossible == [("Lima Oslo", "city")]
     assert page_without_figures(result).count("can't be predicted</i>") == 1
-    assert "over borders" not in report_on(nlp).facts
+    assert "across boundaries" not in report_on(nlp).facts
 
 
 SO_100_TIMES = " ".join(["so"] * 100)
@@ -981,7 +981,7 @@ class SliderPage:
         for name, text in expected_texts(row, cost_of_miss, self.total).items():
             assert texts[name] == text
         least_cost = min(cost_of_miss * fn + fp for _, _, fp, fn in self.thresholds)
-        assert f"least {least_cost:g} at" in texts["cost-note"]
+        assert f"lowest {least_cost:g} at" in texts["cost-note"]
         self.check_command(row, texts)
 
     def check_command(self, row: Sequence[Any], texts: dict[str, str]) -> None:
