@@ -109,7 +109,8 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         tab.open(address)
         tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
         tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-        assert tab.run("byId('f').textContent") == "requires 30 texts"  # six evaluation texts
+        # There are six evaluation texts.
+        assert tab.run("byId('f').textContent") == "requires 30 evaluation texts"
         assert tab.run("byId('curve').hidden")
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
@@ -166,7 +167,7 @@ def test_f_is_shown_from_30_texts_on(page: Browser) -> None:
     """With its curve, as soon as two models were measured."""
     point = "{n_texts: 20, n_measured: 30, f: null, expected_f: 0.5, seconds: 1}"
     for n_measured, points, shown_f, is_hidden in (
-        (29, f"{{...{point}}}, {{...{point}}}", "requires 30 texts", True),
+        (29, f"{{...{point}}}, {{...{point}}}", "requires 30 evaluation texts", True),
         (30, f"{{...{point}}}, {{...{point}, f: 0.75}}", "75.0", True),
         (31, f"{{...{point}, f: 0.5}}, {{...{point}, f: 0.75}}", "75.0", False),
         (32, "", "\N{EN DASH}", True),
