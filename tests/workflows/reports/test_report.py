@@ -793,7 +793,7 @@ def test_page_without_predictions() -> None:
     assert tp_fp_fn(result.total) == (0, 0, 4)
     assert result.setting.precision == 1.0
     assert check_page(html).count("svg") == 3
-    assert "No entity was predicted" in html
+    assert "No entities were predicted" in html
 
 
 def test_page_without_mistakes() -> None:
