@@ -202,7 +202,7 @@ def add_texts(
         n_added = store.add_texts(texts)
         line = f"{n_added:,} texts added from {path}"
         if n_added < len(texts):
-            line += f"; {len(texts) - n_added:,} left out, as they are repeated or empty"
+            line += f"; {len(texts) - n_added:,} skipped, because they are repeated or empty"
         typer.echo(line)
     if not store.texts and needs_texts:
         raise ValueError("--texts: expected texts in a new session, got none")

@@ -546,8 +546,8 @@ def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
     again = run("serve", tmp_path / "s", *arguments)
 
     added, counted = first.stdout.splitlines()
-    assert added == f"40 texts added from {path}; 3 left out, as they are repeated or empty"
+    assert added == f"40 texts added from {path}; 3 skipped, because they are repeated or empty"
     # At least 30 texts are for evaluation, but at most half of all: 20.
     assert counted == "40 texts, 20 of them evaluation texts; 0 have answers"
     added, _ = again.stdout.splitlines()
-    assert added == f"0 texts added from {path}; 43 left out, as they are repeated or empty"
+    assert added == f"0 texts added from {path}; 43 skipped, because they are repeated or empty"
