@@ -171,7 +171,7 @@ def check(tasks: dict[str, Tasks]) -> None:
 def print_table(title: str, task: str, turns: int) -> None:
     """Print the table of a task, "loss" or "viterbi": a row for each shape of a batch."""
     print(f"\n## {title}\n")
-    print("How many times as long the peer takes: median over turns, and quartiles.\n")
+    print("Our time, and the peers' times as multiples of ours: median and quartiles over turns.\n")
     print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
     print("|---|---|---|---|")
     for shape in SHAPES:

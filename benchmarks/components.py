@@ -159,9 +159,9 @@ def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
 def main(turns: int = 15) -> None:
     """Print the table of training and annotation."""
     print("\n## The component against spaCy's `ner`\n")
-    print("Words per second on CoNLL-2002 Spanish, the same Tok2Vec, one document a sentence; how")
-    print("many times as long `ner` takes, median over turns and quartiles; and the share of our")
-    print("time that is not the encoder's.\n")
+    print("Words per second on CoNLL-2002 Spanish, with the same Tok2Vec and one sentence per doc;")
+    print("the time of `ner` as a multiple of ours, median and quartiles over turns; and the")
+    print("percentage of our time that is spent outside the encoder.\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run` of")
         print("`conll2002-fetch` and `conll2002-convert` makes it.")

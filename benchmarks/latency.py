@@ -149,10 +149,8 @@ def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Lang
 
 def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
     """Print the second table: the time of texts one at a time, and in a batch."""
-    print(
-        "\nThe same sentences in pipelines that take turns, in one process: the least CPU time of"
-    )
-    print(f"each sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
+    print("\nThe same sentences with pipelines that take turns in one process: the lowest CPU time")
+    print(f"per sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
     least_single: dict[str, Floats1d] = {}
     least_batch: dict[str, float] = {}
     for _ in range(TURNS):
@@ -180,8 +178,8 @@ def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
     """Train the pipelines, and print both tables."""
     print("\n## A short text\n")
-    print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
-    print("(median and 99th percentile of 1,000 calls), and what memory grows by in both.\n")
+    print("Seconds to load a pipeline, milliseconds for `nlp(text)` on a sentence of 5 to 40 words")
+    print("(median and 99th percentile of 1,000 calls), and the growth in memory during both.\n")
     if not train_path:
         train_path, dev_path = map(str, PARTS)
     if not Path(train_path).exists():

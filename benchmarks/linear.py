@@ -263,8 +263,8 @@ def main(n_steps: int = 2_000, n_seeds: int = 1) -> None:
         print("conll2002-fetch` makes it.")
         return
     write_articles()
-    print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
-    print("from words to entities, in turns: medians and quartiles.\n")
+    print("CoNLL-2002 Spanish, one article per doc: training from .spacy to a saved pipeline;")
+    print("then tagging testb in turns, from words or text to entities: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
 
     taggers: dict[str, Tagger] = {}

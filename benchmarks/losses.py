@@ -66,7 +66,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
 def main(turns: int = 15) -> None:
     """Print how long each loss takes, compared with Sequential."""
     print("\n## One step of each loss, relative to Sequential\n")
-    print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
+    print("Value and gradient, 32 sequences of mean length 25: median and quartiles over turns.\n")
     # A column for each number of labels, with the times of all losses.
     headings: list[str] = []
     columns: list[dict[str, Comparison]] = []

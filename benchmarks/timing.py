@@ -125,7 +125,7 @@ def main() -> None:
     from spacy_costner.chain import native  # type: ignore[attr-defined]
 
     print("# Benchmarks\n")
-    print("Written by `make bench`. One thread each; peers and ours take turns in one run.\n")
+    print("Written by `make bench`. Each library uses one thread; all take turns in one run.\n")
     print(f"- machine: {processor()}, {platform.system()} {platform.machine()}")
     print(f"- compiled chain: {native.instruction_sets()[0]}")
     print(f"- Python {platform.python_version()}, {versions()}")
