@@ -8,11 +8,11 @@ DOCS must be fully annotated, and the model must not have been trained or calibr
 last three options are options of `costner guarantee`. `mean` is the guarantee of the expected miss
 rate, `sure` the guarantee with confidence 0.95, `naive` the largest threshold that keeps the limit
 on the first half. `miss` is the mean miss rate on the second half, marked if it exceeds the limit
-by more than two standard errors; `over` the proportion of splits with a guarantee whose miss rate
-exceeds the limit; `spans` the size of the set per annotated entity. The number of splits without a
-guarantee is in brackets. `p` is the size for the same guarantee with the probability as score. By
-group, `own` is the guarantee with a threshold for each value of the key, `one` with one threshold
-for all.
+by more than two standard errors; `over` the percentage of all splits in which there is a guarantee,
+but the miss rate exceeds the limit; `spans` the size of the set per annotated entity. The number of
+splits without a guarantee is in brackets. `p` is the size for the same guarantee with the
+probability as score. By group, `own` is the guarantee with a threshold for each value of the key,
+`one` with one threshold for all.
 
 The last line is the number of splits in which `watch` raises an alarm on the second half, with the
 first half as calibration docs. Both halves are from the same source, so every alarm is false.
