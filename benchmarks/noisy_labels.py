@@ -7,8 +7,8 @@ GENIA, only the part of each label before "_" is used. The texts are sampled wit
 annotators annotate all texts. Some texts are checked: their gold annotation is also known.
 
 Annotators miss 30 % of the entities ("misses"), change the label of 25 % ("labels"), move a
-boundary of 30 % ("borders"), or do all of this and add a false entity every 500 tokens ("all"); or
-they are models trained on a few other texts ("models"). "3 all" means three annotators.
+boundary of 30 % ("borders"), or do all of this and add a false entity every 500 tokens on average
+("all"); or they are models trained on a few other texts ("models"). "3 all" means three annotators.
 
 The methods are: only the noisy annotations, unchanged ("noisy"; votes if there are several
 annotators); only the checked texts ("gold"); both ("both"); the noise channel with the distribution
