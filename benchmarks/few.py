@@ -47,7 +47,7 @@ FindFeatures = Callable[[list[str]], list[list[str]]]
 
 
 def read(name: str, part: str) -> Articles:
-    """The sentences of each article."""
+    """Read the sentences of each article."""
     file, begin, end = SPEC["corpora"][name][part]
     docs = corpora.read_docs(ROOT / file, VOCAB, begin, end)
     article_of_sentence = corpora.DOCUMENTS[SPEC["corpora"][name].get("documents")]

@@ -183,7 +183,7 @@ def measure_load(path: str) -> dict[str, float]:
 
 
 def measure_cost(path: Path) -> Cost:
-    """The costs of a saved pipeline."""
+    """Measure the costs of a saved pipeline."""
     command = [sys.executable, "-W", "ignore", __file__, "--load", str(path)]
     measured = json.loads(subprocess.check_output(command))
     return Cost(measure_parts(path), measured["seconds"], measured["memory"])

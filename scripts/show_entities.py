@@ -1,4 +1,4 @@
-"""Print some texts of a corpus with the entities that a pipeline predicts, and how sure it is."""
+"""Print some texts of a corpus with the entities predicted by a pipeline, and their confidences."""
 
 from itertools import islice
 from pathlib import Path
@@ -9,26 +9,26 @@ import typer
 from spacy.tokens import Doc, DocBin
 
 MISS = 5.0
-"""What a miss costs in the example; a false alarm costs 1."""
+"""The cost of a miss in the example; a false alarm costs 1."""
 
 N_TEXTS = 200
-"""How many texts of the corpus are read. Some of them are shown."""
+"""The number of texts to read from the corpus. Some of them are shown."""
 
 
 def least_confidence(doc: Doc) -> float:
-    """The confidence of the entity of a doc that the model is least sure of; 1 without entities."""
+    """Get the lowest confidence of any entity in a doc, or 1 if there are none."""
     return min((ent._.confidence for ent in doc.ents), default=1.0)
 
 
 def main(model: Path, corpus: Path, limit: int = 6) -> None:
-    """Show what MODEL, calibrated and with a guarantee, predicts in the first texts of CORPUS: in
-    the LIMIT texts of which it is least sure."""
+    """Show the predictions of MODEL, calibrated and with a guarantee, for the LIMIT least certain
+    of the first texts in CORPUS."""
     nlp = spacy.load(model)
     gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), N_TEXTS)
     docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
 
-    # At this probability, checking an entity in vain costs as much as the misses that it avoids.
+    # At this probability, checking entities in vain costs as much as the misses that it avoids.
     worth_a_look = 1 / (1 + MISS)
     for doc in docs[:limit]:
         typer.secho(doc.text, bold=True)
