@@ -113,8 +113,8 @@ python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 
 limit for the miss rate."""
 
 ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
-al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
-with the page that refers to it."""
+al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each entry links to
+the pages that cite the paper."""
 
 
 def on_files(files: Files, config: Any) -> Files:
