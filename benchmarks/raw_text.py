@@ -75,7 +75,7 @@ TOKENS = {"10,000": 10_000, "30,000": 30_000, "100,000": 100_000}
 
 class Setting(NamedTuple):
     """A training: a system, on a number of sentences from a corpus, sampled with a seed, with
-    vectors from this raw text."""
+    vectors trained on some raw text."""
 
     corpus: str
     sentences: int  # 0: all
