@@ -1,11 +1,12 @@
-"""`costner annotate` compared with loops over nlp.pipe, in turns, and its files while workers die.
+"""Compare `costner annotate` with loops over nlp.pipe, in turns, and check its files while workers
+die.
 
     python benchmarks/annotate.py training/model-best texts.txt
     python benchmarks/annotate.py training/model-best texts.txt --scale [address of a Ray cluster]
 
---scale: a loop over nlp.pipe, one process, two, and a cluster, one after another: wall time, CPU
-time, memory of a process, and start-up time. A worker is a process of `annotate --jobs`; a death is
-a worker that this benchmark kills.
+With --scale, compare a loop over nlp.pipe, one process, two processes and a cluster, one after
+another, by wall time, CPU time, memory per process and start-up time. A worker is a process of
+`annotate --jobs`. Workers die because this benchmark kills them.
 """
 
 import json
@@ -32,11 +33,11 @@ from spacy_costner.workflows.apply.annotating import annotate
 
 TURNS = 5
 ROWS_OF_PART = 250
-"""Lines that a worker annotates at a time, while workers die."""
+"""The number of lines that a worker annotates at a time, in the test with deaths."""
 
 
 def as_line(doc: Doc, number: int) -> str:
-    """What `annotate` writes for a model without confidence."""
+    """Format a doc as `annotate` does for a model without confidence."""
     entities = [
         {"start": ent.start_char, "end": ent.end_char, "label": ent.label_, "score": None}
         for ent in doc.ents
@@ -46,7 +47,7 @@ def as_line(doc: Doc, number: int) -> str:
 
 
 def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Callable[[], object]]:
-    """Loops and the command, all in this process."""
+    """Make the tasks: the loops and the command, all in this process."""
 
     def texts() -> list[str]:
         return path.read_text(encoding="utf8").splitlines()
@@ -70,14 +71,14 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Call
 
 
 def output_files(folder: Path) -> dict[str, bytes]:
-    """The contents of the files that `annotate` has written, by their names."""
-    # Not the manifest, as its lines are in the order in which parts end.
+    """Read the contents of the files written by `annotate`, by file name."""
+    # Not the manifest, because its lines are in the order in which parts finish.
     return {path.name: path.read_bytes() for path in folder.glob("*-*.jsonl")}
 
 
 def with_deaths(model: str, path: Path, folder: Path) -> None:
-    """Kill a worker every few seconds, and compare the files with the files of workers that
-    live."""
+    """Kill a worker every few seconds, and compare the files with the files of an undisturbed
+    run."""
     stop = Event()
     rng = random.Random(0)
     n_deaths = 0
@@ -88,7 +89,7 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
             workers = active_children()
             if workers:
                 pid = workers[0].pid
-                assert pid is not None  # it has been started
+                assert pid is not None  # it is running
                 os.kill(pid, SIGKILL)
                 n_deaths += 1
 
@@ -103,8 +104,8 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
 
 
 def scale(model: str, path: str, *addresses: str) -> None:
-    """Print a row for each way to annotate a file. CPU time and memory are measured for the
-    processes that the command itself starts, not for a cluster."""
+    """Print a row for each way to annotate a file. CPU time and memory include the processes
+    started by the command, but not a cluster."""
     nlp = spacy.load(model)
     texts = Path(path).read_text(encoding="utf8").splitlines()
     n_texts = len(texts)
@@ -124,14 +125,14 @@ def scale(model: str, path: str, *addresses: str) -> None:
     clusters = [["--address", address] for address in addresses]
     for options in (["--jobs", "1"], ["--jobs", "2"], *clusters):
         with TemporaryDirectory() as folder:
-            # The CPU time of one text is the CPU time of starting up.
+            # The CPU time for one text is the CPU time for start-up.
             short_path = Path(folder, "short.txt")
             short_path.write_text("One.\n", encoding="utf8")
             start_seconds, start_cpu_seconds = run_command(
                 model, str(short_path), f"{folder}/short", *options
             )
             seconds, cpu_seconds = run_command(model, path, f"{folder}/long", *options)
-        # The largest process that has ended so far, in kilobytes on Linux
+        # The largest process that has finished so far, in kilobytes on Linux
         megabytes = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
         microseconds = 1e6 * (cpu_seconds - start_cpu_seconds) / n_texts
         print(
@@ -141,8 +142,8 @@ def scale(model: str, path: str, *addresses: str) -> None:
 
 
 def run_command(model: str, path: str, output: str, *options: str) -> tuple[float, float]:
-    """Annotate a file by the command. Returns the seconds on the clock, and the CPU seconds of all
-    processes that are waited for."""
+    """Annotate a file with the command. Returns the wall-clock seconds, and the CPU seconds of all
+    child processes."""
     words = ["-W", "ignore", "-m", "spacy", "costner", "annotate", model, path, "--output", output]
     began = perf_counter()
     before = getrusage(RUSAGE_CHILDREN)
@@ -154,7 +155,7 @@ def run_command(model: str, path: str, output: str, *options: str) -> tuple[floa
 
 
 def main(model: str, text_path: str, *options: str) -> None:
-    """Compare in turns; or with --scale, and perhaps an address, annotate in several ways."""
+    """Compare in turns or, with --scale and optionally an address, annotate in several ways."""
     if options:
         _, *addresses = options  # the first option is --scale
         scale(model, text_path, *addresses)

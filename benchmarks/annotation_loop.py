@@ -1,19 +1,19 @@
-"""What an annotation session saves: F against the number of texts, chosen by the session or at
+"""Measure what an annotation session saves: F by the number of texts, chosen by the session or at
 random.
 
     OMP_NUM_THREADS=1 python benchmarks/annotation_loop.py FOLDER [corpus ...]
 
-Spanish, GENIA and chunks of experiments/linear.cfg. A seed draws 2,000 sentences of the training
-part. They are the texts of a session of `costner serve`, and the annotator answers with gold. F is
-the score of the session's model on 800 sentences of the development part, after 50, 100, 200 and
-400 annotated texts. The evaluation texts of the session are annotated, too, but not counted. The
-session trains after each 50 texts. At random, the model is trained on the same number of random
-texts, without evaluation texts. With rules, for Spanish and GENIA, a session begins with a student
-that rules.py trains on 700 of the texts. Its F is in the column of 0 texts, and the session chooses
-its first texts with it.
+The corpora are Spanish, GENIA and chunks of experiments/linear.cfg. Each seed samples 2,000
+sentences of the training part. They are the texts of a session of `costner serve`, and the
+simulated annotator gives gold annotations. F is the score of the session's model on 800 sentences
+of the development part, after 50, 100, 200 and 400 annotated texts. The session's evaluation texts
+are also annotated, but not counted. The session trains after every 50 texts. For comparison, a
+model is trained on the same number of random texts, without evaluation texts. With rules, for
+Spanish and GENIA, a session starts with a student that rules.py trains on 700 of the texts. The
+student's F is in the column for 0 texts, and the session uses it to choose the first texts.
 
-FOLDER gets `results.jsonl`, a line for each session. If the script is called again, it continues
-with the sessions that are missing. Then it prints the table.
+The results are written to `results.jsonl` in FOLDER, with a line for each session. If you run the
+script again, it continues with the missing sessions. At the end it prints the table.
 """
 
 import json
@@ -47,15 +47,16 @@ from spacy_costner.serve.store import AnnotationStore
 
 SEEDS = range(3)
 SIZES = (50, 100, 200, 400)
-STEP = 50  # texts between two trainings
+STEP = 50  # the number of texts between trainings
 N_TEXTS = 2_000
 N_DEV = 800
 ORDERS = ("loop", "random", "rules")
-"""Who chooses the texts: the session; chance; a session that begins with a student of rules."""
+"""How texts are chosen: by the session, at random, or by a session that starts with a student of
+rules."""
 
 
 class Setting(NamedTuple):
-    """A session: a corpus, the seed that draws its texts, and who chooses the next text."""
+    """A session: a corpus, the seed for sampling its texts, and how the next text is chosen."""
 
     corpus: str
     seed: int
@@ -63,8 +64,9 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A model of a session: the texts and tokens that it was trained on, its F in percent, and the
-    CPU seconds of `AnnotationSession.train`, which also measures it and chooses the next texts."""
+    """A model of a session: the number of texts and tokens that it was trained on, its F in
+    percent, and the CPU seconds of `AnnotationSession.train`, which also evaluates the model and
+    chooses the next texts."""
 
     texts: int
     tokens: int
@@ -73,15 +75,15 @@ class Result(NamedTuple):
 
 
 def as_task(doc: Doc) -> Task:
-    """A sentence as its text, with blanks between the tokens, and the characters of its
-    entities."""
+    """Convert a sentence to its text, with spaces between the tokens, and the character offsets of
+    its entities."""
     spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
-    # A doc that was made of words has a blank after the last one, too.
+    # A doc made from words also has a space after the last word.
     return Task(doc.text.rstrip(), spans)
 
 
 def draw_sentences(corpus: str, part: str, n: int, seed: int) -> list[Doc]:
-    """Draw sentences of a part of a corpus."""
+    """Sample sentences from a part of a corpus."""
     sentences = list(chain.from_iterable(read(corpus, part)))
     return random.Random(seed).sample(sentences, n)
 
@@ -89,7 +91,7 @@ def draw_sentences(corpus: str, part: str, n: int, seed: int) -> list[Doc]:
 def train_on_rules(
     setting: Setting, texts: Sequence[Doc], dev_path: Path, folder: Path
 ) -> Language:
-    """Train a student of rules, which are drawn from the training part, on some texts."""
+    """Train a student of rules on some texts. The rules are sampled from the training part."""
     train = list(chain.from_iterable(read(setting.corpus, "train")))
     rules = draw_rules(train, SHARES[setting.corpus], setting.seed)
     answers_path = folder / "answers.jsonl"
@@ -99,8 +101,8 @@ def train_on_rules(
 
 
 def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
-    """The entities of a text in tokens of the session: all tokens that an entity touches. Of two
-    entities that touch the same token, the longer one counts."""
+    """Align the entities of a text with the session's tokens: an entity gets all tokens that it
+    overlaps. If two entities overlap the same token, the longer entity is kept."""
     doc = tokenizer.make_doc(task.text)
     spans: list[Span] = []
     for task_span in task.spans or ():
@@ -112,37 +114,37 @@ def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
 
 
 class Annotator:
-    """Answers the texts of a session with gold, in the simulation. The thread of the session isn't
-    started. The tasks are its texts with gold."""
+    """Simulates an annotator who gives gold annotations for the texts of a session. The tasks
+    contain the texts and the gold annotations. The session's thread isn't started."""
 
     def __init__(self, session: AnnotationSession, tasks: Sequence[Task]) -> None:
         self.session = session
         self.tokenizer = spacy.blank(session.lang)
         self.tasks: Mapping[str, Task] = {task.text: task for task in tasks}
-        self.n_texts = 0  # answered ones to train on
-        self.n_tokens = 0  # of these
+        self.n_texts = 0  # annotated texts to train on
+        self.n_tokens = 0  # in these texts
 
     def annotate(self, key: str) -> None:
-        """Answer a text."""
+        """Annotate a text."""
         stored = self.session.store.texts[key]
         task = self.tasks[stored.text]
         spans = gold_spans(self.tokenizer, task)
-        # Version 0: the text had no answer before.
+        # Version 0: the text had no annotation before.
         self.session.answer(key, spans, is_left_out=False, seen_version=0)
         if not stored.is_evaluation:
             self.n_texts += 1
             self.n_tokens += len(self.tokenizer.make_doc(task.text))
 
     def annotate_chosen(self, n_texts: int) -> None:
-        """Answer the texts that the session shows, until there are `n_texts` to train on."""
+        """Annotate the texts that the session shows, until there are `n_texts` to train on."""
         while self.n_texts < n_texts:
             proposal = self.session.next_text()
             assert proposal is not None
             self.annotate(proposal.key)
 
     def annotate_random(self, n_texts: int) -> None:
-        """Answer random texts, until there are `n_texts` to train on."""
-        # The store has texts in random order.
+        """Annotate random texts, until there are `n_texts` to train on."""
+        # The store contains texts in random order.
         for key, stored in self.session.store.texts.items():
             is_answered = key in self.session.store.answers
             if self.n_texts < n_texts and not stored.is_evaluation and not is_answered:
@@ -150,8 +152,8 @@ class Annotator:
 
 
 def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
-    """Simulate a session. Yields a result for each of `SIZES`, and first for the student of rules,
-    if the session begins with one."""
+    """Simulate a session. Yields a result for the student of rules, if the session starts with one,
+    and for each of `SIZES`."""
     sentences = draw_sentences(setting.corpus, "train", N_TEXTS, setting.seed)
     tasks = [as_task(doc) for doc in sentences]
     dev_sentences = draw_sentences(setting.corpus, "dev", N_DEV, setting.seed)
@@ -160,7 +162,7 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
     dev_corpus = make_reader(dev_path)
 
     def score(nlp: Language) -> float:
-        """F of a pipeline on the sentences of the development part."""
+        """Compute the F of a pipeline on the development sentences."""
         return 100 * nlp.evaluate(list(examples_to_measure(nlp, dev_corpus)))["ents_f"]
 
     labels: set[str] = set()
@@ -184,7 +186,7 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
     )
     annotator = Annotator(session, tasks)
     sizes: Sequence[int] = SIZES
-    # What a session chooses depends on its last model, so it trains after each `STEP` texts.
+    # A session's choices depend on its latest model, so it trains after every `STEP` texts.
     if setting.order != "random":
         sizes = range(SIZES[0], SIZES[-1] + 1, STEP)
     for n_texts in sizes:
@@ -201,12 +203,12 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
 
 
 def texts_to_choose(store: AnnotationStore) -> set[str]:
-    """The texts of a session that are not evaluation texts."""
+    """Get the texts of a session that are not evaluation texts."""
     return {stored.text for stored in store.texts.values() if not stored.is_evaluation}
 
 
 def read_results(path: Path) -> dict[Setting, list[Result]]:
-    """Read the results so far, of complete sessions."""
+    """Read the existing results of complete sessions."""
     results: dict[Setting, list[Result]] = {}
     if path.exists():
         for line in path.read_text(encoding="utf8").splitlines():
@@ -217,7 +219,7 @@ def read_results(path: Path) -> dict[Setting, list[Result]]:
 
 
 def print_table(results: Mapping[Setting, Sequence[Result]]) -> None:
-    """Print the means over the seeds: F, and in brackets the tokens."""
+    """Print the mean F over seeds, with the number of tokens in brackets."""
     sizes = (0, *SIZES)
     print(f"| corpus | order | seeds | {' | '.join(map(str, sizes))} |")
     print(f"|---|---|--:|{'--:|' * len(sizes)}")
@@ -238,7 +240,7 @@ def print_table(results: Mapping[Setting, Sequence[Result]]) -> None:
 
 
 def main(folder: Path, corpora: Sequence[str]) -> None:
-    """Run the sessions that have no results yet, and print the table."""
+    """Run the sessions without results, and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     for seed, corpus, order in product(SEEDS, corpora, ORDERS):

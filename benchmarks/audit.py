@@ -1,11 +1,11 @@
-"""How well mistakes in annotation are found, against scores by token and cleanlab's.
+"""Measure how well annotation mistakes are found, compared with token scores and cleanlab.
 
     python benchmarks/audit.py corpus.spacy config.cfg lang [seed] [made-up|natural]
 
 A twentieth of the entities is corrupted: see docs/audit.md. A corruption has a kind, one of
-SUSPECT_KINDS. An item is a place that a method flags, with a score. All methods see the same
-marginals. AP, the average precision, by kind is computed from the items to which the method gives
-the kind and, after the slash, from all items.
+SUSPECT_KINDS. An item is a place flagged by a method, with a score. All methods use the same
+marginals. The average precision (AP) for a kind is computed from the items that the method assigns
+to the kind and, after the slash, from all items.
 """
 
 import random
@@ -33,14 +33,14 @@ LABEL, BOUNDARY, MISSING, SPURIOUS = SUSPECT_KINDS
 SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 Entity = tuple[int, int, str]
-"""The first token, the token after the last, and the label."""
+"""The start token, the end token (exclusive) and the label."""
 
 Change = tuple[int, list[Entity], list[Entity], str]
-"""The doc, the entities that are removed, the entities that are added, and the kind."""
+"""The doc, the removed entities, the added entities, and the kind."""
 
 
 class Item(NamedTuple):
-    """A flagged place or a corruption: its doc, its tokens, from and to, its kind and score."""
+    """A flagged place or a corruption: its doc, start and end tokens, kind and score."""
 
     doc: int
     begin: int
@@ -50,7 +50,7 @@ class Item(NamedTuple):
 
 
 def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
-    """Random changes, a quarter of each kind."""
+    """Make random changes, a quarter of each kind."""
     entities: list[tuple[int, Entity]] = []
     for i, doc in enumerate(docs):
         entities += [(i, (ent.start, ent.end, ent.label_)) for ent in doc.ents]
@@ -64,7 +64,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
             other_label = rng.choice([name for name in labels if name != label])
             yield i, [entity], [(begin, end, other_label)], LABEL
         elif kind == BOUNDARY:
-            # The changes of begin and end. An entity of one token can't become shorter.
+            # The changes to start and end. An entity of one token can't become shorter.
             moves = [(-1, 0), (0, 1)]
             if end - begin > 1:
                 moves += [(1, 0), (0, -1)]
@@ -73,16 +73,16 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
         elif kind == MISSING:
             yield i, [entity], [], MISSING
         else:
-            # As long as the entity, anywhere: all tokens are equally probable.
+            # As long as the entity, anywhere: all tokens are equally likely.
             (j,) = rng.choices(range(len(docs)), [len(doc) for doc in docs])
             start = rng.randrange(len(docs[j]))
             yield j, [], [(start, start + end - begin, rng.choice(labels))], SPURIOUS
 
 
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
-    """Changes as people might make them: labels that the same words have elsewhere, then what a
-    model thinks probable."""
-    # Not the seed of the models that find the corruptions
+    """Make changes like people's mistakes: labels that the same words have elsewhere, then the
+    predictions that a model considers likely."""
+    # Not the same seed as for the models that find the corruptions
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
     ents: list[tuple[int, Span]] = []
@@ -100,9 +100,9 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
             new = (ent.start, ent.end, other_labels[0])
             yield i, [old], [new], SAME_WORDS
 
-    # An entity that the model would add becomes a spurious entity of the corrupted corpus.
+    # An entity that the model would add becomes a spurious entity in the corrupted corpus.
     kind_of_change = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
-    # Sorted by u^(1/p), u uniform: drawn without replacement, in proportion to p.
+    # Sorting by u^(1/p), with u uniform, samples without replacement in proportion to p.
     keys = [rng.random() ** (1 / max(suspect.prob_suggested, 1e-9)) for suspect in suspects]
     for _, suspect in sorted(zip(keys, suspects), key=lambda pair: -pair[0]):
         kind = kind_of_change[suspect.kind]
@@ -110,13 +110,13 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
-    """Make the first changes of each kind that neither overlap nor cross sentences. Returns the
-    corrupted docs, and the corruptions."""
+    """Apply the first changes of each kind that neither overlap nor cross sentence boundaries.
+    Returns the corrupted docs, and the corruptions."""
     n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(SUSPECT_KINDS)
     entities_in: list[set[Entity]] = []
     for doc in docs:
         entities_in.append({(ent.start, ent.end, ent.label_) for ent in doc.ents})
-    # How many changes are still to be made. Changes of the same words count as labels, too.
+    # The number of changes still to be made. Changes for the same words also count as labels.
     quota = Counter({**dict.fromkeys(SUSPECT_KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
     corruptions: list[Item] = []
     for i, old, new, name in changes:
@@ -136,7 +136,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
             and not any(docs[i][t].is_sent_start for t in range(begin + 1, end))
         )
         if is_possible:
-            quota.subtract({name, kind})  # a set: mostly both are the same, and count once
+            quota.subtract({name, kind})  # a set: usually both are equal and count once
             entities_in[i] = unchanged | {*new}
             corruptions.append(Item(i, begin, end, kind, 0.0))
 
@@ -147,7 +147,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
 
 
 class TokenScores(NamedTuple):
-    """How suspect the annotation of each token is, by a method, and which tokens it flags. Shapes:
+    """How suspect a method considers each token's annotation, and which tokens it flags. Shapes:
     (N,)"""
 
     scores: Floats1d
@@ -155,9 +155,9 @@ class TokenScores(NamedTuple):
 
 
 def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, TokenScores]:
-    """The scores of each method: tokens with a score above 0.1 are flagged or, by "issues", the
-    tokens that cleanlab finds. `probs` has the probability of each tag, `gold` the annotated tags,
-    `starts` the first token of each doc. Shapes: (N, K), (N,), (B,)"""
+    """Compute the scores of each method. Tokens with a score above 0.1 are flagged or, for
+    "issues", the tokens that cleanlab reports. `probs` contains the probability of each tag, `gold`
+    the annotated tags, `starts` the first token of each doc. Shapes: (N, K), (N,), (B,)"""
     probs_of_docs = numpy.split(probs, starts[1:])
     gold_of_docs = [tags.tolist() for tags in numpy.split(gold, starts[1:])]
     scores = {"1 - p by token": 1 - probs[numpy.arange(len(gold)), gold]}
@@ -178,8 +178,8 @@ def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, Tok
 
 
 def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
-    """The places that the methods of `score_tokens` find, each with the name of the method. A place
-    is adjacent tokens of a doc that are flagged, with their highest score."""
+    """Yield the places found by the methods of `score_tokens`, with the name of the method. A place
+    consists of adjacent flagged tokens in a doc, with their highest score."""
     posterior = fold.dev.posterior
     tags = posterior.tags.collapsed
     lengths = posterior.potentials.lengths
@@ -192,7 +192,7 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
     likely_tags = probs.argmax(axis=1)
 
     for name, (scores, is_flagged) in score_tokens(probs, gold_tags, starts).items():
-        # Tokens are cut where flagged ones begin or end, and where docs begin.
+        # Tokens are divided where flagged tokens start or end, and where docs start.
         is_cut = numpy.diff(is_flagged) | (numpy.diff(doc_of_token) > 0)
         cuts = numpy.flatnonzero(is_cut) + 1
         for tokens in numpy.split(numpy.arange(len(gold_tags)), cuts):
@@ -208,7 +208,7 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
 
 
 def kind_of(gold_labels: Ints1d, likely_labels: Ints1d) -> str:
-    """The kind of a mistake by the annotated and the likely labels of its tokens. Label -1 is O."""
+    """Classify a mistake by the annotated and the likely labels of its tokens. Label -1 is O."""
     annotated = set(gold_labels.tolist()) - {-1}
     likely = set(likely_labels.tolist()) - {-1}
     if not annotated:
@@ -223,9 +223,9 @@ def kind_of(gold_labels: Ints1d, likely_labels: Ints1d) -> str:
 def evaluate(
     items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
 ) -> list[bool]:
-    """Whether each item, the highest score first, is right: it touches a corruption of these kinds.
-    Items that only touch corruptions of other kinds, or corruptions that were found before, are
-    left out."""
+    """Check whether each item, highest score first, is correct: whether it overlaps a corruption of
+    these kinds. Items that only overlap corruptions of other kinds, or corruptions that have
+    already been found, are left out."""
     corruptions_in: dict[int, list[Item]] = {}
     for corruption in corruptions:
         corruptions_in.setdefault(corruption.doc, []).append(corruption)
@@ -249,8 +249,8 @@ def evaluate(
 def average_precision(
     items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
 ) -> float:
-    """The mean, over the corruptions of some kinds, of the precision where each is found; 0 for
-    corruptions that are not found."""
+    """Compute the average precision for some kinds: the mean over corruptions of the precision at
+    the item that finds the corruption, or 0 if it isn't found."""
     is_right = numpy.asarray(evaluate(items, corruptions, kinds), dtype=float)
     precisions = numpy.cumsum(is_right) / numpy.arange(1, len(is_right) + 1)
     n_corruptions = sum(corruption.kind in kinds for corruption in corruptions)
@@ -258,8 +258,8 @@ def average_precision(
 
 
 def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, list[Item]]:
-    """What each method flags: ours; ours by the difference of probabilities; the methods by
-    token."""
+    """Get the items of each method: ours, ours scored by the difference between probabilities, and
+    the token methods."""
     methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
     for suspect in rank(folds, docs):
         item = Item(suspect.doc, *suspect.span, suspect.kind, suspect.score)
@@ -273,7 +273,7 @@ def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, li
 
 
 def cells_of(items: Sequence[Item], corruptions: Sequence[Item]) -> list[str]:
-    """The cells of a method: AP, of all and by kind, and the precision of the first items."""
+    """Make the cells of a method: AP overall and by kind, and the precision of the first items."""
     cells = [f"{average_precision(items, corruptions, SUSPECT_KINDS):.3f}"]
     for kind in SUSPECT_KINDS:
         items_of_kind = [item for item in items if item.kind == kind]

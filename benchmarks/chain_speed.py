@@ -1,12 +1,13 @@
-"""The chain against pytorch-crf and torch-struct: loss with gradient, and Viterbi.
+"""Compare the chain with pytorch-crf and torch-struct: loss with gradient, and Viterbi.
 
     OMP_NUM_THREADS=1 python benchmarks/chain_speed.py [turns]
 
-Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches with
-a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one and a
-half times the mean, the same for all. The gradient is with respect to emissions, transitions, start
-and end scores. The potentials of torch-struct are pairs of tags. Building them from emissions and
-transitions is part of the task. Turning gold tags into its parts, and its parts into tags, is not.
+Each library is used as documented: pytorch-crf and torch-struct on padded batches with a mask or
+lengths, ours on ragged batches. Lengths are sampled uniformly from half the mean to one and a half
+times the mean, and are the same for all libraries. The gradient is with respect to emissions,
+transitions, start and end scores. The potentials of torch-struct are for pairs of tags. Building
+them from emissions and transitions is part of the task. Converting gold tags to its parts, and its
+parts to tags, is not.
 """
 
 import sys
@@ -35,25 +36,25 @@ SHAPES = (
     (32, 25, 145),
     (32, 25, 265),
 )
-"""The sequences, mean length and tags of each batch: B, mean T, K."""
+"""The number of sequences, mean length and number of tags of each batch: B, mean T, K."""
 
 OURS = "spacy-costner"
 PYTORCH_CRF = "pytorch-crf"
 TORCH_STRUCT = "torch-struct"
 MOST_BYTES = 2**28
-"""torch-struct multiplies the K x K matrices of neighbouring steps with each other; a tensor of all
-terms of these products may be at most this large."""
+"""The maximum size of the tensor with all terms of torch-struct's matrix products: it multiplies
+the K x K matrices of neighbouring steps."""
 
 
 class Tasks(NamedTuple):
-    """The tasks that a library is timed at."""
+    """The timed tasks of a library."""
 
     loss: Callable[[], Any]
     viterbi: Callable[[], Any]
 
 
 class Batch(NamedTuple):
-    """The same batch for all: ragged for us, padded for the peers."""
+    """The same batch for all libraries: ragged for ours, padded for the peers."""
 
     potentials: Potentials
     gold: Gold
@@ -64,7 +65,7 @@ class Batch(NamedTuple):
 
 
 def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
-    """Random scores and tags of sequences of random lengths."""
+    """Make random scores and tags for sequences of random lengths."""
     rng = numpy.random.default_rng(0)
     lengths = numpy.full(n_sequences, mean_length)
     if n_sequences > 1:
@@ -75,7 +76,7 @@ def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
     end = rng.normal(size=n_tags).astype("float32")
     tags = rng.integers(n_tags, size=len(emissions))
 
-    # True for the places of a padded array that have a token. (sequences, longest length)
+    # True where the padded array contains a token. (sequences, longest length)
     mask = numpy.arange(lengths.max()) < lengths[:, None]
     padded_emissions = numpy.zeros((*mask.shape, n_tags), dtype="float32")
     padded_tags = numpy.zeros(mask.shape, dtype="int64")
@@ -92,7 +93,7 @@ def random_batch(n_sequences: int, mean_length: int, n_tags: int) -> Batch:
 
 
 def our_tasks(batch: Batch) -> Tasks:
-    """The tasks with our chain."""
+    """Make the tasks for our chain."""
     return Tasks(
         loss=lambda: sequential(batch.potentials, batch.gold),
         viterbi=lambda: chain.best_path(batch.potentials),
@@ -100,7 +101,7 @@ def our_tasks(batch: Batch) -> Tasks:
 
 
 def pytorch_crf_tasks(batch: Batch) -> Tasks:
-    """The tasks with pytorch-crf."""
+    """Make the tasks for pytorch-crf."""
     crf = CRF(batch.emissions.shape[2], batch_first=True)
     _set_parameters(crf, batch.potentials)
 
@@ -119,23 +120,23 @@ def pytorch_crf_tasks(batch: Batch) -> Tasks:
 
 
 def torch_struct_tasks(batch: Batch) -> Tasks | None:
-    """The tasks with torch-struct; None if they would take too much memory."""
+    """Make the tasks for torch-struct. Returns None if they would use too much memory."""
     n_sequences, longest, n_tags = batch.emissions.shape
     n_terms = n_sequences * longest / 2 * n_tags**3
     if 4 * n_terms > MOST_BYTES:
         return None
-    # Only its parameters are used, which torch-struct doesn't have.
+    # Only the parameters are used, because torch-struct doesn't have any.
     crf = CRF(n_tags, batch_first=True)
     _set_parameters(crf, batch.potentials)
     parts = LinearChainCRF.struct.to_parts(batch.tags, n_tags, lengths=batch.lengths).float()
     steps = torch.arange(longest - 1)[:, None, None]
-    # A step is a pair of neighbouring tokens. The first one has the start scores and the emissions
-    # of the first token, the last one the end scores.
+    # A step is a pair of neighbouring tokens. The first step includes the start scores and the
+    # emissions of the first token, the last step the end scores.
     is_first = steps == 0
     is_last = steps == (batch.lengths - 2)[:, None, None, None]
 
     def distribution() -> LinearChainCRF:
-        """The distribution over paths, from the score of each pair of tags at each step."""
+        """Make the distribution over paths, from the score of each pair of tags at each step."""
         # Shape: (sequences, steps, tag of the second token, tag of the first token)
         edges = batch.emissions[:, 1:, :, None] + crf.transitions.T.contiguous()
         edges = edges + is_first * (batch.emissions[:, 0] + crf.start_transitions)[:, None, None]
@@ -153,7 +154,7 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
 
 
 def _set_parameters(crf: CRF, potentials: Potentials) -> None:
-    """Give a CRF of pytorch-crf our scores of transitions, start and end."""
+    """Set the transition, start and end scores of a pytorch-crf CRF to ours."""
     with torch.no_grad():
         crf.transitions.copy_(torch.tensor(potentials.transitions))
         crf.start_transitions.copy_(torch.tensor(potentials.start))
@@ -161,7 +162,7 @@ def _set_parameters(crf: CRF, potentials: Potentials) -> None:
 
 
 def check(tasks: dict[str, Tasks]) -> None:
-    """All libraries must find the same loss."""
+    """Check that all libraries compute the same loss."""
     value = tasks[OURS].loss().value
     for name in (PYTORCH_CRF, TORCH_STRUCT):
         if name in tasks:
@@ -171,7 +172,7 @@ def check(tasks: dict[str, Tasks]) -> None:
 def print_table(title: str, task: str, turns: int) -> None:
     """Print the table of a task, "loss" or "viterbi": a row for each shape of a batch."""
     print(f"\n## {title}\n")
-    print("How many times as long the peer takes: median over turns, and quartiles.\n")
+    print("Our time, and the peers' times as multiples of ours: median and quartiles over turns.\n")
     print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
     print("|---|---|---|---|")
     for shape in SHAPES:

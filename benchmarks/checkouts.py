@@ -1,11 +1,11 @@
-"""This checkout against another one, such as the commit before: the same tasks, in turns.
+"""Compare this checkout with another, such as the previous commit: the same tasks, in turns.
 
     git worktree add ../before HEAD~1 && (cd ../before && make install)
     python -m spacy project run demo-corpus
     python benchmarks/checkouts.py ../before [turns]
 
-Each checkout has its own process, which does tasks on request. The ratio is the time of this
-checkout over the time of the other one, turn by turn: above 1, this one is slower.
+Each checkout runs in a separate process, which performs tasks on request. The ratio is the time of
+this checkout divided by the time of the other one, turn by turn: above 1, this one is slower.
 """
 
 import os
@@ -21,12 +21,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
 LEAST_SECONDS = 0.05
-"""In a turn, a short task is repeated for this number of seconds."""
+"""Short tasks are repeated for this many seconds per turn."""
 
 
 def make_tasks() -> dict[str, Callable[[], object]]:
-    """The tasks of a checkout: losses, the chain, training, tagging and saving."""
-    # These are benchmarks/losses.py of this checkout, also in the process of the other one.
+    """Make the tasks of a checkout: losses, the chain, training, tagging and saving."""
+    # This imports benchmarks/losses.py of this checkout, also in the process of the other checkout.
     from losses import LOSSES, random_batch
 
     from spacy_costner import chain
@@ -45,8 +45,8 @@ def make_tasks() -> dict[str, Callable[[], object]]:
 
 
 def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
-    """Updates, tagging, saving and loading of a config on the demo corpus, as each checkout ships
-    it."""
+    """Make the tasks of a config on the demo corpus: updates, tagging, saving and loading. Each
+    checkout uses the config that it ships."""
     from spacy.training import Corpus
     from spacy.training.initialize import init_nlp
     from spacy.util import load_config
@@ -73,8 +73,8 @@ def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
 
 
 def work() -> None:
-    """Print the names of the tasks. Then do the tasks that standard input names, one per line, and
-    print the seconds of each, the mean of its repetitions."""
+    """Print the names of the tasks. Then perform the tasks named on standard input, one per line,
+    and print the mean seconds of each."""
     tasks = make_tasks()
     repeats: dict[str, int] = {}
     print(*tasks, sep="\t", flush=True)
@@ -87,7 +87,7 @@ def work() -> None:
 
 
 def seconds_of(task: Callable[[], object], n_times: int) -> float:
-    """The seconds that a task takes, the mean of several times."""
+    """Measure the mean seconds of a task over several repetitions."""
     began = time.perf_counter()
     for _ in range(n_times):
         task()
@@ -95,8 +95,8 @@ def seconds_of(task: Callable[[], object], n_times: int) -> float:
 
 
 def start(checkout: Path) -> "subprocess.Popen[str]":
-    """Start the process of a checkout. It has the environment of the checkout, whose entry points
-    are the right ones, or this environment if the checkout has none."""
+    """Start the process of a checkout. It uses the checkout's environment, for its entry points, or
+    this environment if the checkout has none."""
     path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
     python = checkout / ".venv" / "bin" / "python"
     if not python.exists():
@@ -111,7 +111,7 @@ def start(checkout: Path) -> "subprocess.Popen[str]":
 
 
 def ask(process: "subprocess.Popen[str]", name: str) -> float:
-    """Request a task from the process of a checkout. Returns the seconds that it took."""
+    """Have the process of a checkout perform a task. Returns the seconds that it took."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(name + "\n")
     process.stdin.flush()
@@ -119,7 +119,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
-    """Print how long each task that both checkouts have takes here, compared with the other one."""
+    """Print how long each common task takes in this checkout, compared with the other one."""
     this_process = start(ROOT)
     other_process = start(Path(other).resolve())
     tasks_of_checkouts: list[list[str]] = []
@@ -136,7 +136,7 @@ def main(other: str, turns: int = 15) -> None:
         our_seconds: list[float] = []
         ratios: list[float] = []
         for turn in range(turns + 1):
-            # They take turns at being first, as the second one may find a warm cache.
+            # They alternate in going first, because the second one may profit from a warm cache.
             order = [other_process, this_process]
             if turn % 2 == 1:
                 order.reverse()

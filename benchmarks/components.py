@@ -1,10 +1,10 @@
-"""`cost_sensitive_ner` against spaCy's `ner`: words per second, trained and at work.
+"""Compare `cost_sensitive_ner` with spaCy's `ner`: words per second in training and annotation.
 
     OMP_NUM_THREADS=1 python benchmarks/components.py [turns]
 
-Both as in configs/cnn.cfg and configs/baseline_ner.cfg: the same Tok2Vec (width 96, depth 4), on
-CoNLL-2002 Spanish, one document per sentence. They take turns at training, with batches of about a
-thousand words, and then at the test documents.
+The components are configured as in configs/cnn.cfg and configs/baseline_ner.cfg, with the same
+Tok2Vec (width 96, depth 4), on CoNLL-2002 Spanish with one sentence per doc. They take turns at
+training, with batches of about a thousand words, and then at annotating the test docs.
 """
 
 import sys
@@ -37,7 +37,7 @@ SHORT_DOCS = 300
 
 
 def load(name: str) -> Language:
-    """A pipeline, ready to be trained."""
+    """Load a pipeline that is ready for training."""
     paths = {part: str(CORPUS / folder / "esp.spacy") for part, folder in FOLDERS.items()}
     config = load_config(ROOT / "configs" / CONFIGS[name], {**paths, "nlp.lang": "es"})
     fix_random_seed(0)
@@ -45,12 +45,12 @@ def load(name: str) -> Language:
 
 
 def read(nlp: Language, path: Path) -> list[Doc]:
-    """The annotated docs of a .spacy file, with the vocab of a pipeline."""
+    """Read the annotated docs of a .spacy file, with the vocab of a pipeline."""
     return list(DocBin().from_disk(path).get_docs(nlp.vocab))
 
 
 def unannotated(docs: list[Doc]) -> list[Doc]:
-    """Docs with the same words, to be annotated."""
+    """Copy docs without their annotation."""
     copies: list[Doc] = []
     for doc in docs:
         words = [token.text for token in doc]
@@ -60,8 +60,8 @@ def unannotated(docs: list[Doc]) -> list[Doc]:
 
 
 def encode(nlp: Language, batch: list[Example]) -> None:
-    """Let the Tok2Vec give the component the vectors of a batch, as in `nlp.update`. It gets no
-    gradient back, so it doesn't learn."""
+    """Have the Tok2Vec pass the vectors of a batch to the component, as in `nlp.update`. It isn't
+    trained, because it gets no gradient back."""
     docs = [eg.predicted for eg in batch]
     encoder: Any = nlp.get_pipe("tok2vec")
     vectors, _ = encoder.model.begin_update(docs)
@@ -70,7 +70,7 @@ def encode(nlp: Language, batch: list[Example]) -> None:
 
 
 def learn(nlp: Language, batch: list[Example], sgd: Callable) -> None:
-    """Update the component with a batch that `encode` has prepared."""
+    """Update the component with a batch prepared by `encode`."""
     ner: Any = nlp.get_pipe("ner")
     ner.update(batch, drop=0.2)
     ner.finish_update(sgd)
@@ -95,7 +95,7 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
     tasks[WITHOUT_ENCODER] = partial(learn, nlp_without_encoder, sgd=sgd[WITHOUT_ENCODER])
 
     def prepare(name: str) -> list[Example]:
-        """The next batch. Where the encoder doesn't count, it does its work now."""
+        """Get the next batch. If the encoder isn't timed, it runs here."""
         batch = next(endless_batches[name])
         if name == WITHOUT_ENCODER:
             encode(nlp_without_encoder, batch)
@@ -106,26 +106,26 @@ def compare_training(pipelines: dict[str, Language], path: Path, turns: int) -> 
 
 
 def annotate_at_once(pipe: Any, docs: list[Doc]) -> None:
-    """Annotate docs in large batches. Docs aren't kept."""
+    """Annotate docs in large batches, and discard them."""
     for _ in pipe.pipe(docs, batch_size=1000):
         pass
 
 
 def annotate_singly(pipe: Any, docs: list[Doc]) -> None:
-    """Annotate docs one after another."""
+    """Annotate docs one at a time."""
     for doc in docs:
         pipe(doc)
 
 
 def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> None:
-    """Compare how fast pipelines annotate. Each turn is the whole test corpus; then short
-    documents, one at a time."""
+    """Compare how fast pipelines annotate. Each turn is the whole test corpus, then short docs, one
+    at a time."""
     docs = {name: read(nlp, path) for name, nlp in pipelines.items()}
     encoder: Any = pipelines[WITHOUT_ENCODER].get_pipe("tok2vec")
     ner: Any = pipelines[WITHOUT_ENCODER].get_pipe("ner")
 
     def prepare(name: str) -> list[Doc]:
-        """New docs. Where the encoder doesn't count, it does its work now."""
+        """Make new docs. If the encoder isn't timed, it runs here."""
         new_docs = unannotated(docs[name])
         if name == WITHOUT_ENCODER:
             return list(encoder.pipe(new_docs))
@@ -143,7 +143,7 @@ def compare_pipes(pipelines: dict[str, Language], path: Path, turns: int) -> Non
 
 
 def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
-    """Print a row of the table. `words` is the number of words of a turn."""
+    """Print a row of the table. `words` is the number of words per turn."""
     peer = timed[PEER]
     component = timed[WITHOUT_ENCODER]
     cells = [
@@ -159,9 +159,9 @@ def print_row(title: str, timed: dict[str, Comparison], words: float) -> None:
 def main(turns: int = 15) -> None:
     """Print the table of training and annotation."""
     print("\n## The component against spaCy's `ner`\n")
-    print("Words per second on CoNLL-2002 Spanish, the same Tok2Vec, one document a sentence; how")
-    print("many times as long `ner` takes, median over turns and quartiles; and the share of our")
-    print("time that is not the encoder's.\n")
+    print("Words per second on CoNLL-2002 Spanish, with the same Tok2Vec and one sentence per doc;")
+    print("the time of `ner` as a multiple of ours, median and quartiles over turns; and the")
+    print("percentage of our time that is spent outside the encoder.\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run` of")
         print("`conll2002-fetch` and `conll2002-convert` makes it.")

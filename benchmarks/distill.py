@@ -1,13 +1,14 @@
-"""How good a student is, compared with its teachers: F, tokens per CPU second and size, by the data
-that it learns from.
+"""Compare students with their teachers: F, tokens per CPU second and size, for different training
+data.
 
     OMP_NUM_THREADS=1 python benchmarks/distill.py train.spacy dev.spacy test.spacy output \
         teacher [teacher ...]
 
-The student is configs/sparse.cfg. It has gold for the first 2,000 sentences of the training corpus,
-which has docs of sentences; the other docs are its unlabelled text. The teachers are pipelines;
-several are averaged. The student has the language of the first one. Each setting is trained with
-three seeds. Speed is the best of three turns of up to 40 docs of the test set, in CPU seconds.
+The student is configs/sparse.cfg. Gold annotations are available for the first 2,000 sentences of
+the training corpus, whose docs contain sentences; the other docs are unlabelled text. The teachers
+are pipelines; several teachers are averaged. The student uses the language of the first teacher.
+Each setting is trained with three seeds. Speed is the best of three turns with up to 40 docs of the
+test set, in CPU seconds.
 """
 
 import sys
@@ -50,25 +51,25 @@ SETTINGS = {
     "soft + gold": (True, 0.0, 1.0),
     "soft + gold of weight 3": (True, 0.0, 3.0),
 }
-"""Soft targets, least confidence, and weight of the gold docs; 0 for none."""
+"""Whether targets are soft, the minimum confidence, and the weight of the gold docs (0: none)."""
 
 Parts = dict[str, Corpus]
-"""The readers of the "dev" and the "test" part."""
+"""The readers of the "dev" and "test" parts."""
 
 Measured = dict[str, list[Evaluation]]
 """The evaluations on each part, one for each pipeline: a student of each seed, or a teacher."""
 
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
-    """Save the docs of the first `N_GOLD` sentences, and the docs of the others, whose annotation
-    is never read. Returns the paths of both files."""
+    """Save the docs of the first `N_GOLD` sentences, and the docs of the other sentences, whose
+    annotation is never read. Returns the paths of both files."""
     vocab = spacy.blank(lang).vocab
     n_sents = 0
     gold_docs: list[Doc] = []
     raw_docs: list[Doc] = []
     for doc in DocBin().from_disk(train).get_docs(vocab):
         sents = list(doc.sents)
-        # A doc may have the last sentence with gold, and the first one without it.
+        # A doc may contain both the last sentence with gold and the first one without.
         n_gold_sents = min(max(N_GOLD - n_sents, 0), len(sents))
         border = len(doc)
         if n_gold_sents < len(sents):
@@ -85,7 +86,7 @@ def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
 
 
 def add_part(docs: list[Doc], span: Span) -> None:
-    """Add a part of a doc as a doc, unless it has no tokens."""
+    """Add part of a doc as a new doc, unless it is empty."""
     if len(span) == 0:
         return
     part = span.doc
@@ -96,7 +97,7 @@ def add_part(docs: list[Doc], span: Span) -> None:
 
 
 def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
-    """The scores of pipelines on each part, and their speed on the test part."""
+    """Evaluate pipelines: their scores on each part, and their speed on the test part."""
     speeds = [speed(nlp, parts["test"]) for nlp in pipelines]
     measured: Measured = {}
     for part, read in parts.items():
@@ -108,7 +109,7 @@ def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
 
 
 def speed(nlp: Language, read: Corpus) -> float:
-    """Tokens per CPU second."""
+    """Measure the tokens per CPU second."""
     rates = []
     for _ in range(N_TURNS):
         docs = [example.predicted for example in islice(read(nlp), N_TIMED)]
@@ -121,7 +122,7 @@ def speed(nlp: Language, read: Corpus) -> float:
 def together(
     teachers: Sequence[Language], measured_teachers: list[Measured], parts: Parts
 ) -> Measured:
-    """The evaluations of the mean of several teachers, from the evaluations of each teacher."""
+    """Evaluate the mean of several teachers on each part, given the evaluations of each teacher."""
     measured_together: Measured = {}
     for part, read in parts.items():
         evaluations: list[Evaluation] = []
@@ -132,7 +133,7 @@ def together(
 
 
 def students(config: Config, corpus: Path, output: Path) -> list[Language]:
-    """A student for each seed."""
+    """Train a student for each seed."""
     trained = []
     for seed in range(N_SEEDS):
         config = config.copy()
@@ -143,9 +144,9 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
 
 
 def report(name: str, measured: Measured, gold_f: float = 0.0, teacher_f: float = 0.0) -> float:
-    """Print a row of the table, and return F on the test set, in percent, the mean over seeds. With
-    the F of gold alone and of the teacher, the row has the share of the gain from one to the other
-    that the student keeps."""
+    """Print a row of the table. Returns the mean F on the test set over seeds, in percent. Given
+    the F with gold only and the F of the teacher, the row contains the percentage of the gain
+    between them that the student keeps."""
     dev_scores = [100 * evaluation.f_score for evaluation in measured["dev"]]
     test_scores = [100 * evaluation.f_score for evaluation in measured["test"]]
     test_f = mean(test_scores)
@@ -162,7 +163,7 @@ def report(name: str, measured: Measured, gold_f: float = 0.0, teacher_f: float 
 
 
 def main() -> None:
-    """Train students in all ways, and print a row for each and for the teachers."""
+    """Train students with all settings, and print a row for each setting and for the teachers."""
     train, dev, test, output = map(Path, sys.argv[1:5])
     names = sys.argv[5:]
     output.mkdir(parents=True, exist_ok=True)
@@ -177,10 +178,10 @@ def main() -> None:
 
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     measured_teachers = [measure([pipeline], parts) for pipeline in pipelines]
-    teacher_f = 0.0  # F of the last teacher
+    teacher_f = 0.0  # the F of the last teacher
     for name, measured in zip(names, measured_teachers):
         teacher_f = report(f"teacher: {Path(name).parent.name}", measured)
-    # Loaded again, to also write the probabilities of likely entities, which takes time
+    # Loaded again, because writing the probabilities of likely entities takes time
     teachers = [load_teacher(name) for name in names]
     if len(names) > 1:
         teacher_f = report("teachers together", together(teachers, measured_teachers, parts))

@@ -1,20 +1,22 @@
-"""Do intervals of `estimate` contain the truth as often as guaranteed, and how wide are they?
+"""Check whether the intervals of `estimate` contain the truth as often as guaranteed, and measure
+their width.
 
     python benchmarks/estimate.py MODEL DOCS [MODEL DOCS ...] [--sentences 20] [--drawings 2000]
 
-DOCS are annotated docs that are new to the model: the population, whose counts and scores are
-known. Docs are drawn from it repeatedly, 30, 50 and 100 at a time, unchanged, in lower case, and
-with 5 % of their characters garbled. Counts and scores are refused where `estimate` refuses them.
+DOCS are annotated docs that are new to the model. They are the population, whose counts and scores
+are known. Samples of 30, 50 and 100 docs are drawn from it repeatedly, with the docs unchanged, in
+lower case, and with 5 % of their characters garbled. Counts and scores are refused if `estimate`
+refuses them.
 
-The first table is about the counts and scores of labels with at least 100 entities, and of all
-labels. Coverage is the share of drawings whose interval contains the truth. The table has the
-number of counts or scores, the share of them with a coverage of 93 to 97 %, and with more, the
-lowest coverage, and how many drawings are refused.
+The first table covers the counts and scores of labels with at least 100 entities, and of all labels
+together. Coverage is the percentage of samples whose interval contains the truth. The table
+contains the number of counts or scores, the percentages of these with a coverage of 93 to 97 % and
+above, the lowest coverage, and the percentage of refused samples.
 
-The second has half of the interval, as a share of the true count or in points of the score, the
-median over drawings, mean over labels: of the estimate, of the estimate with simple random docs,
-and of the annotated docs alone (a rate for each token); and how far the model alone is from the
-truth.
+The second table contains half of the width of the interval, as a percentage of the true count or in
+points of the score, as the mean over labels of the median over samples. It is given for the
+estimate, for the estimate with simple random docs, and for the annotated docs without the model (a
+rate per token). The last column is the model's error without the estimate.
 """
 
 import argparse
@@ -53,23 +55,22 @@ MIN_IN_POPULATION = 100
 
 
 class Column(NamedTuple):
-    """A count in each doc of the population: its annotation, and what the model expects. Shapes:
-    (D,)"""
+    """The annotated and the expected count in each doc of the population. Shapes: (D,)"""
 
     annotated: Floats1d
     expected: Floats1d
 
     def __add__(self, other: "Column") -> "Column":  # type: ignore[override]
-        """The sum of two counts in each doc."""
+        """Add two counts in each doc."""
         return Column(self.annotated + other.annotated, self.expected + other.expected)
 
     def drawn(self, docs: Ints2d) -> Count:
-        """The count in drawn docs, (samples, n)."""
+        """Get the count in sampled docs, (samples, n)."""
         return Count(self.annotated[docs], self.expected[docs], float(self.expected.sum()))
 
 
 class Labelled(NamedTuple):
-    """The counts of a label, or of all."""
+    """The counts of a label, or of all labels."""
 
     annotated: Column
     correct: Column
@@ -77,9 +78,9 @@ class Labelled(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Annotated docs, and what the model expects of them. Shapes: (D,)"""
+    """Annotated docs, and what the model expects in them. Shapes: (D,)"""
 
-    labels: list[Labelled]  # all together first, then those with enough entities
+    labels: list[Labelled]  # first all labels together, then each label with enough entities
     mistakes: Floats1d  # expected
     n_tokens: Column
 
@@ -96,7 +97,7 @@ class Simulated(NamedTuple):
 
     measure: str
     coverage: float  # of the samples that are not refused
-    refused: float  # share of samples
+    refused: float  # proportion of samples
     half_width: float  # median
     half_width_simple: float  # of simple random docs
     half_width_alone: float  # of simple random docs without the model
@@ -104,9 +105,9 @@ class Simulated(NamedTuple):
 
 
 def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
-    """Count the annotated, the predicted and the expected entities of docs."""
+    """Count the annotated, predicted and expected entities in docs."""
     labels = get_component(nlp, "ner").labels
-    # How many entities of each label each doc has, and how many of them are predicted
+    # The number of entities of each label in each doc, annotated and correctly predicted
     annotated = numpy.zeros((len(docs), len(labels)))
     correct = numpy.zeros((len(docs), len(labels)))
     counts_of_batches = []
@@ -122,13 +123,13 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
             i += 1
     counts = concatenate_counts(counts_of_batches)
 
-    # For each column of `Labelled` what is annotated and what is expected. Shapes: (D, labels)
+    # The annotated and the expected counts for each column of `Labelled`. Shapes: (D, labels)
     tables: list[tuple[Floats2d, Floats2d]] = [
         (annotated, counts.annotated),
         (correct, counts.correct),
         (counts.predicted, counts.predicted),
     ]
-    # All labels together, then each of them
+    # All labels together, then each label
     every_label = numpy.ones(len(labels), dtype=bool)
     masks = [numpy.arange(len(labels)) == k for k in range(len(labels))]
     labelled: list[Labelled] = []
@@ -151,14 +152,15 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
 def simulate(
     population: Population, n: int, n_samples: int, rng: numpy.random.Generator
 ) -> Iterator[Simulated]:
-    """Draw many samples of n docs from a population, and estimate everything with each sample: by
-    the design, and with simple random docs, with the model and without it. Yields the results of
-    each measure of each label."""
+    """Draw many samples of n docs from a population, and estimate all counts and scores from each
+    sample: by the design, and with simple random docs, with and without the model. Yields the
+    results of each measure for each label."""
     n_docs = len(population.mistakes)
     probs = drawing_probs(population.mistakes)
     docs = rng.choice(n_docs, size=(n_samples, n), p=probs)
     by_design = Drawing(docs, Sample(probs[docs], n_docs))
-    # With replacement, too: populations are small, and the correction would hide the design.
+    # Also with replacement: populations are small, and the correction would hide the effect of the
+    # design.
     docs = rng.integers(n_docs, size=(n_samples, n))
     simple = Drawing(docs, Sample(numpy.full((n_samples, n), 1 / n_docs), n_docs))
 
@@ -173,8 +175,8 @@ def simulate(
 def simulate_total(
     annotated: Column, n_tokens: Column, by_design: Drawing, simple: Drawing
 ) -> Simulated:
-    """The results of the samples for the number of entities of a label. Without the model, the rate
-    of entities per token is estimated."""
+    """Compute the results of the samples for the number of entities with a label. Without the
+    model, the rate of entities per token is estimated."""
     total = annotated.annotated.sum()
     with_design = estimate_total(annotated.drawn(by_design.docs), by_design.sample)
     with_model = estimate_total(annotated.drawn(simple.docs), simple.sample)
@@ -183,7 +185,7 @@ def simulate_total(
         n_tokens.drawn(simple.docs).without_model(),
         simple.sample,
     )
-    # From a rate to a share of the total
+    # From a rate to a fraction of the total
     scale = n_tokens.annotated.sum() / total
     n_annotated = annotated.annotated[by_design.docs].sum(axis=1)
     return Simulated(
@@ -197,7 +199,7 @@ def simulate_total(
 
 
 def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> Iterator[Simulated]:
-    """The results of the samples for precision, recall and F of a label."""
+    """Yield the results of the samples for precision, recall and F of a label."""
     annotated, correct, predicted = labelled
     n_annotated = annotated.annotated[by_design.docs].sum(axis=1)
     n_correct = correct.annotated[by_design.docs].sum(axis=1)
@@ -233,9 +235,9 @@ def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> 
 
 
 def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[float, float]:
-    """The share of estimated samples whose interval contains the truth, NaN if more than three
-    quarters of the samples are refused; and the share of refused samples. `interval` has an
-    interval for each sample, `is_estimated` is False for refused samples."""
+    """Compute the proportion of estimated samples whose interval contains the truth, or NaN if more
+    than three quarters of the samples are refused, and the proportion of refused samples.
+    `interval` contains an interval for each sample, `is_estimated` is False for refused samples."""
     refused = 1 - float(is_estimated.mean())
     if refused > 0.75:
         return numpy.nan, refused
@@ -244,12 +246,12 @@ def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[f
 
 
 def half_width(interval: Interval) -> float:
-    """Half of the interval, median over samples."""
+    """Compute the median over samples of half the width of the interval."""
     return float(numpy.median(interval.high - interval.low) / 2)
 
 
 def coverage_row(results: Sequence[Simulated]) -> list[str]:
-    """The cells of the first table, from the results of all labels."""
+    """Make the cells of the first table, from the results of all labels."""
     covered = numpy.asarray([result.coverage for result in results])
     refused = numpy.mean([result.refused for result in results])
     covered = covered[~numpy.isnan(covered)]
@@ -267,7 +269,7 @@ def coverage_row(results: Sequence[Simulated]) -> list[str]:
 
 
 def width_row(results: Sequence[Simulated]) -> list[str]:
-    """The cells of the second table: means over labels whose measure is mostly estimated."""
+    """Make the cells of the second table: means over labels whose measure is mostly estimated."""
     estimated = [result for result in results if not numpy.isnan(result.coverage)]
     if not estimated:
         return ["-"] * 4
@@ -279,7 +281,7 @@ def width_row(results: Sequence[Simulated]) -> list[str]:
 
 
 def main() -> None:
-    """Draw docs repeatedly from each population, and print both tables."""
+    """Sample docs repeatedly from each population, and print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models_and_docs", nargs="+")
     parser.add_argument("--sentences", type=int, help="sentences of a doc")

@@ -1,12 +1,13 @@
-"""The linear model on few sentences, against CRFsuite and spaCy's `ner`: F on development data.
+"""Compare the linear model on few sentences with CRFsuite and spaCy's `ner`: F on development data.
 
     OMP_NUM_THREADS=1 python benchmarks/few.py [seeds] [steps of ner] [sentences ...]
 
-Spanish, chunks and GENIA of experiments/linear.cfg. A seed draws the sentences, or articles with
-this number of sentences in all. Chunks have no articles: 20 consecutive sentences count as one.
-Ours by `costner fit` without a config, and by updates with Sequential; CRFsuite as in linear.py, a
-sequence per sentence; spaCy's `ner` with the model of `nlp.add_pipe("ner")`, batches of 8 docs and
-a dropout of 0.2, on 300 sentences only, as single sentences, with the first seed.
+The corpora are Spanish, chunks and GENIA of experiments/linear.cfg. Each seed samples the
+sentences, or articles with this number of sentences in total. Chunks have no articles: 20
+consecutive sentences count as one. Our model is trained by `costner fit` without a config, and by
+updates with Sequential. CRFsuite is trained as in linear.py, with a sequence per sentence. spaCy's
+`ner` uses the model of `nlp.add_pipe("ner")`, batches of 8 docs and a dropout of 0.2. It is trained
+only on 300 single sentences, with the first seed.
 """
 
 import random
@@ -34,7 +35,7 @@ from spacy_costner.workflows.fitting.linear_training import load_linear, prepare
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
 SIZES = (100, 300, 1_000)
-N_ARTICLE = 20  # sentences of an article, where the corpus has no articles
+N_ARTICLE = 20  # sentences per article, if the corpus has no articles
 N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
@@ -42,11 +43,11 @@ Articles = list[list[Doc]]
 """The sentences of each article."""
 
 FindFeatures = Callable[[list[str]], list[list[str]]]
-"""The features of each of the words of a sentence, for CRFsuite."""
+"""Computes the features of each word of a sentence, for CRFsuite."""
 
 
 def read(name: str, part: str) -> Articles:
-    """The sentences of each article."""
+    """Read the sentences of each article."""
     file, begin, end = SPEC["corpora"][name][part]
     docs = corpora.read_docs(ROOT / file, VOCAB, begin, end)
     article_of_sentence = corpora.DOCUMENTS[SPEC["corpora"][name].get("documents")]
@@ -60,12 +61,12 @@ def read(name: str, part: str) -> Articles:
 
 
 def as_sentences(articles: Articles) -> Articles:
-    """Each sentence as an article by itself."""
+    """Turn each sentence into a separate article."""
     return [[sentence] for sentence in chain.from_iterable(articles)]
 
 
 def draw(articles: Articles, n: int, seed: int) -> Articles:
-    """Draw articles with n sentences in all. The last article is cut."""
+    """Sample articles with n sentences in total. The last article is truncated."""
     n_missing = n
     drawn: Articles = []
     for article in random.Random(seed).sample(articles, len(articles)):
@@ -82,8 +83,8 @@ def save(articles: Articles, path: Path) -> Path:
 
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
-    """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by updates
-    with Sequential. None: `fit` decides."""
+    """Train our model, and compute its F in percent. It is trained as by `costner fit` or, if
+    `is_small` is False, by updates with Sequential. None: `fit` decides."""
     loss = None  # the loss of `fit`
     if is_small is not None:
         loss = "Sequential"
@@ -113,7 +114,7 @@ def train_crfsuite(train: Articles, path: Path, find_features: FindFeatures) -> 
 def score_crfsuite(
     tagger: pycrfsuite.Tagger, articles: Articles, find_features: FindFeatures
 ) -> float:
-    """F of CRFsuite on the sentences of some articles, in percent."""
+    """Compute the F of CRFsuite on the sentences of some articles, in percent."""
     examples: list[Example] = []
     for gold in chain.from_iterable(articles):
         words = [token.text for token in gold]
@@ -128,19 +129,19 @@ def score_crfsuite(
 
 
 def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
-    """F of CRFsuite on the features of `windows`, in percent."""
+    """Train CRFsuite on the features of `windows`. Returns its F in percent."""
     find_features = partial(features, cache={})
     return score_crfsuite(train_crfsuite(train, path, find_features), dev, find_features)
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
-    """F of spaCy's `ner` after at least `n_steps` steps, in percent."""
+    """Train spaCy's `ner` for at least `n_steps` steps. Returns its F in percent."""
     fix_random_seed(seed)
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
 
     def to_examples(articles: Articles) -> list[Example]:
-        """An example for each sentence, with the vocab of the pipeline."""
+        """Make an example from each sentence, with the vocab of the pipeline."""
         examples: list[Example] = []
         for gold in DocBin(docs=chain.from_iterable(articles)).get_docs(nlp.vocab):
             predicted = Doc(nlp.vocab, [token.text for token in gold])
@@ -150,7 +151,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
     train_examples = to_examples(train)
     optimizer = nlp.initialize(lambda: train_examples)
     n_done = 0
-    # Training ends with a whole pass over the examples.
+    # Training always completes a pass over the examples.
     while n_done < n_steps:
         shuffled = random.sample(train_examples, len(train_examples))
         for batch in minibatch(shuffled, 8):
@@ -162,7 +163,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
 def systems(
     train: Articles, dev: Articles, lang: str, seed: int, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """Functions that train each system and return its F, by the name of the system. Files are saved
+    """Make the functions that train each system and return its F, by system name. Files are saved
     in the folder."""
     train_path = save(train, folder / "train.spacy")
     dev_path = save(dev, folder / "dev.spacy")

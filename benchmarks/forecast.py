@@ -1,17 +1,18 @@
-"""Are forecasts of `forecast` right, and do their intervals contain the truth as often as they say?
+"""Check whether the forecasts of `forecast` are accurate, and whether their intervals contain the
+truth as often as claimed.
 
     OMP_NUM_THREADS=1 python benchmarks/forecast.py results.jsonl DATA [corpus ...] [--draws 0 10]
     python benchmarks/forecast.py results.jsonl --table [--draws 0 10]
 
-DATA is the folder with the corpora: conll2002_es, conll2000, genia. Spanish as sentences and as
-articles, sentences of chunks, abstracts of GENIA with the five labels of JNLPBA. Copies of texts
-are left out.
+DATA is the folder with the corpora: conll2002_es, conll2000, genia. The docs are sentences and
+articles of Spanish, sentences of chunks, and abstracts of GENIA with the five JNLPBA labels.
+Duplicate texts are left out.
 
-A draw orders the texts by chance. On the first ones, with 100, 200, 400 and 1,000 sentences,
-learning curves are measured. Models of the first 1, 2 and 4 times as many texts, which are trained
-as `fit` does, are tested on the last texts of the draw, with 3,000 sentences, which no model is
-trained on: their F is the truth. The counts of all are added to the file, so that the benchmark
-continues where it stopped, and so that other models of the curve can be compared without training.
+A draw is a random order of the texts. Learning curves are measured on the first texts, with 100,
+200, 400 and 1,000 sentences. The truth is the F of models trained as by `fit` on the first 1, 2 and
+4 times as many texts. They are tested on the last texts of the draw, with 3,000 sentences, which
+are never used for training. All counts are added to the file, so that the benchmark can be resumed,
+and other models of the curve can be compared without training.
 """
 
 import argparse
@@ -53,7 +54,7 @@ from spacy_costner.workflows.forecasting.learning_curve import (
 )
 
 SIZES = (1, 2, 4, 10)
-"""The numbers of texts of the curves, in units of `N_UNIT` sentences."""
+"""The sizes of the curves, in units of `N_UNIT` sentences."""
 
 N_UNIT = 100
 N_TEST = 3_000  # sentences
@@ -62,7 +63,7 @@ LABELS_OF_GENIA = {"protein", "DNA", "RNA", "cell_type", "cell_line"}
 
 
 class Corpus(NamedTuple):
-    """The texts of a corpus, the code of their language, and how many sentences a text has."""
+    """The texts of a corpus, their language code, and the number of sentences per text."""
 
     docs: list[Doc]
     lang: str
@@ -70,7 +71,7 @@ class Corpus(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A curve, or the truth, of the first texts of a draw."""
+    """A curve or the truth for the first texts of a draw."""
 
     corpus: str
     draw: int
@@ -79,8 +80,8 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The numbers of texts and the counts of a curve, or the counts on the test texts. Shapes: (P,)
-    and (P, U, L + 1, 3), or () and (L + 1, 3)"""
+    """The numbers of texts and the counts of a curve, or the number of texts and the counts on the
+    test texts. Shapes: (P,) and (P, U, L + 1, 3), or () and (L + 1, 3)"""
 
     n_texts: Any
     labels: list[str]
@@ -89,7 +90,7 @@ class Result(NamedTuple):
 
 
 def read_spanish(data: Path) -> Corpus:
-    """The sentences of Spanish."""
+    """Read the sentences of the Spanish corpus."""
     docs: list[Doc] = []
     for part in ("train", "testa", "testb"):
         docs += corpora.read_docs(data / "conll2002_es" / f"esp.{part}", VOCAB)
@@ -97,14 +98,14 @@ def read_spanish(data: Path) -> Corpus:
 
 
 def read_articles(data: Path) -> Corpus:
-    """The articles of Spanish."""
+    """Read the articles of the Spanish corpus."""
     sentences = read_spanish(data).docs
     articles = corpora.join_groups(sentences, corpora.by_dateline(sentences))
     return Corpus(articles, "es", len(sentences) / len(articles))
 
 
 def read_chunks(data: Path) -> Corpus:
-    """The sentences of chunks."""
+    """Read the sentences of the chunking corpus."""
     docs: list[Doc] = []
     for part in ("train", "test"):
         docs += corpora.read_docs(data / "conll2000" / f"{part}.txt", VOCAB)
@@ -112,7 +113,7 @@ def read_chunks(data: Path) -> Corpus:
 
 
 def read_genia(data: Path) -> Corpus:
-    """The abstracts of GENIA, with the labels of JNLPBA: protein_molecule is a protein."""
+    """Read the abstracts of GENIA, with the JNLPBA labels: protein_molecule becomes protein."""
     sentences, abstracts = corpora.read_genia("genia", data / "genia")
     docs = corpora.join_groups(sentences, abstracts)
     for doc in docs:
@@ -137,13 +138,13 @@ READERS = {
 
 
 def without_copies(corpus: Corpus) -> Corpus:
-    """The first one of the docs of each text."""
+    """Keep only the first doc with each text."""
     _, firsts = numpy.unique(number_texts(corpus.docs), return_index=True)
     return corpus._replace(docs=[corpus.docs[i] for i in sorted(firsts)])
 
 
 def make_training(docs: Sequence[Doc], lang: str) -> FoldTraining:
-    """How `fit` trains a model on docs without a config: `init` writes it."""
+    """Set up training on docs as by `fit` without a config: `init` writes the config."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "train.spacy")
         DocBin(docs=docs).to_disk(path)
@@ -155,12 +156,12 @@ def make_training(docs: Sequence[Doc], lang: str) -> FoldTraining:
 
 
 def as_examples(docs: Sequence[Doc]) -> list[Example]:
-    """Examples of docs, whose annotation models don't see: see `FoldTraining.copies`."""
+    """Make examples from docs. Models can't see the annotation: see `FoldTraining.copies`."""
     return [Example(doc, doc) for doc in docs]
 
 
 def measure(setting: Setting, docs: Sequence[Doc], test: Sequence[Doc], lang: str) -> Result:
-    """Measure a curve, or the truth, of docs."""
+    """Measure a curve or the truth for docs."""
     began = process_time()
     training = make_training(docs, lang)
     if setting.is_curve:
@@ -187,8 +188,8 @@ def measure(setting: Setting, docs: Sequence[Doc], test: Sequence[Doc], lang: st
 def measure_all(
     path: Path, data: Path, names: Sequence[str], draws: range, sizes: Sequence[int]
 ) -> None:
-    """Measure all that isn't in the file yet, one draw after another. Curves have these numbers of
-    units of texts: see `SIZES`."""
+    """Measure everything that isn't in the file yet, one draw after another. `sizes` contains the
+    sizes of the curves: see `SIZES`."""
     results = read_results(path, Setting, Result)
     corpus_of_name = {name: without_copies(READERS[name](data)) for name in names}
     for draw in draws:
@@ -209,7 +210,7 @@ def measure_all(
 
 
 class Cell(NamedTuple):
-    """A forecast of F, and the truth. All in points."""
+    """A forecast of F and the truth, in points."""
 
     corpus: str
     n_sentences: int
@@ -223,12 +224,12 @@ class Cell(NamedTuple):
 
 
 def f_of(counts: Any) -> Floats1d:
-    """F of tp, fp and fn. Shape: (..., 3) to (...)"""
+    """Compute F from tp, fp and fn. Shape: (..., 3) to (...)"""
     return 100 * f_score(*numpy.moveaxis(numpy.asarray(counts, dtype="float64"), -1, 0))
 
 
 def power_law(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
-    """100 - F = floor + scale n^-power, by least squares: the best of many powers."""
+    """Fit 100 - F = floor + scale n^-power by least squares, with the best of many powers."""
     best_error = numpy.inf
     forecast = numpy.zeros(len(n_more))
     for power in numpy.linspace(0.02, 2, 100):
@@ -245,17 +246,18 @@ def power_law(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
 
 
 def line(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
-    """F linear in log n, by least squares."""
+    """Fit F as linear in log n, by least squares."""
     return numpy.polyval(numpy.polyfit(numpy.log(n), f, 1), numpy.log(n_more))
 
 
 def log_line(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
-    """log(100 - F) linear in log n, by least squares."""
+    """Fit log(100 - F) as linear in log n, by least squares."""
     return 100 - numpy.exp(line(n, numpy.log(100 - f), n_more))
 
 
 def last_gain(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
-    """The gain between the last two points, of a doubling, again for each doubling."""
+    """Repeat the gain between the last two points, which is for a doubling, for each further
+    doubling."""
     return f[-1] + (f[-1] - f[-2]) / numpy.log(n[-1] / n[-2]) * numpy.log(n_more / n[-1])
 
 
@@ -263,8 +265,8 @@ PEERS = {"power law": power_law, "line": line, "log line": log_line, "last gain"
 
 
 def compare(results: dict[Setting, Result], of_label: bool = False) -> Iterator[Cell]:
-    """Compare forecasts with the truth, where both are in the file: F of all labels together, or F
-    of each label with enough entities to be forecast."""
+    """Compare forecasts with the truth, if both are in the file: F of all labels together, or F of
+    each label with enough entities for a forecast."""
     units = {name: min(s.n for s in results if s.corpus == name) for name, *_ in results}
     for setting, result in results.items():
         if not setting.is_curve:
@@ -310,7 +312,8 @@ def compare(results: dict[Setting, Result], of_label: bool = False) -> Iterator[
 
 
 def mean_error(cells: Sequence[Cell], method: str) -> str:
-    """The mean error of a method: "forecast", or the name of a peer. "-" without cells."""
+    """Format the mean error of a method ("forecast" or the name of a peer), or "-" without
+    cells."""
     errors: list[float] = []
     for cell in cells:
         value = cell.value if method == "forecast" else cell.peers[method]
@@ -319,8 +322,8 @@ def mean_error(cells: Sequence[Cell], method: str) -> str:
 
 
 def row_of_cells(cells: Sequence[Cell]) -> list[str]:
-    """The number of curves; for 2 and 4 times as many texts the mean error, the width of the
-    interval and its coverage."""
+    """Make a row: the number of curves and, for 2 and 4 times as many texts, the mean error and the
+    width and coverage of the interval."""
     row = [str(len({(cell.corpus, cell.n_sentences, cell.draw) for cell in cells}))]
     for times in (2, 4):
         chosen = [cell for cell in cells if cell.times == times]
@@ -331,8 +334,8 @@ def row_of_cells(cells: Sequence[Cell]) -> list[str]:
 
 
 def print_tables(cells: Sequence[Cell]) -> None:
-    """Print a table of the forecasts, with a row for each corpus and size, and one of the mean
-    errors of all methods, by size. Only curves with both truths count."""
+    """Print a table of the forecasts, with a row for each corpus and size, and a table of the mean
+    errors of all methods, by size. Only curves with both truths are used."""
     measures = ["error", "width", "covered"]
     columns = [f"{name} at {times}" for times in (2, 4) for name in measures]
     rows: list[list[str]] = []
@@ -359,7 +362,7 @@ def print_tables(cells: Sequence[Cell]) -> None:
 
 
 def main() -> None:
-    """Measure, or print the table."""
+    """Measure, or print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("results", type=Path)
     parser.add_argument("data", type=Path, nargs="?")

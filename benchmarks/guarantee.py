@@ -1,19 +1,21 @@
-"""Do guarantees hold? Random halves of annotated docs: one to choose thresholds, one to test them.
+"""Check whether guarantees hold, on random halves of annotated docs: thresholds are chosen on one
+half and tested on the other.
 
     python benchmarks/guarantee.py MODEL DOCS [DOCS ...] [--splits 200] [--shifted DOCS]
         [--by-group KEY] [--found exact ...] [--by doc] [--per-label]
 
-Docs on which the model was neither trained nor calibrated, all of their tokens annotated. The last
-three options are options of `costner guarantee`. `mean` is the guarantee of the expected miss rate,
-`sure` the guarantee with confidence 0.95, `naive` the largest threshold that keeps the limit on the
-first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by more
-than two standard errors; `over` the share of splits in which it is guaranteed and above the limit;
-`spans` the size of the set for each annotated entity. In brackets: splits in which nothing could be
-guaranteed. `p` is the size at the same guarantee with the probability as score. By group, `own` is
-the guarantee with a threshold for each value of the key, `one` with the same for all.
+DOCS must be fully annotated, and the model must not have been trained or calibrated on them. The
+last three options are options of `costner guarantee`. `mean` is the guarantee of the expected miss
+rate, `sure` the guarantee with confidence 0.95, `naive` the largest threshold that keeps the limit
+on the first half. `miss` is the mean miss rate on the second half, marked if it exceeds the limit
+by more than two standard errors; `over` the percentage of all splits in which there is a guarantee,
+but the miss rate exceeds the limit; `spans` the size of the set per annotated entity. The number of
+splits without a guarantee is in brackets. `p` is the size for the same guarantee with the
+probability as score. By group, `own` is the guarantee with a threshold for each value of the key,
+`one` with one threshold for all.
 
-At the end it prints in how many splits `watch` alarms on the second half, with the first one as
-calibration docs. Both are from the same source, so each alarm is a false one.
+The last line is the number of splits in which `watch` raises an alarm on the second half, with the
+first half as calibration docs. Both halves are from the same source, so every alarm is false.
 """
 
 import argparse
@@ -40,18 +42,18 @@ from spacy_costner.workflows.evaluation.predictions import predict_dev
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")
 Half = tuple[Any, Any]
-"""The docs of a half, or of all: tables of their spans and of their annotated entities, with a row
-each, which have the doc, the label and the score: see `score_spans`."""
+"""The docs of a half, or all docs: tables of their spans and annotated entities. A row contains the
+doc, the label and the score: see `score_spans`."""
 
 
 def losses_of(gold: Any, by: str) -> conformal.Losses:
-    """The losses of the docs with annotated entities: their misses."""
+    """Compute the losses (misses) of the docs with annotated entities."""
     return conformal.miss_losses(gold["score"], gold["doc"], by=by)
 
 
 class Tally:
-    """The results of one way to choose thresholds: for each split the miss rate on the second half,
-    and the size of the set for each annotated entity."""
+    """The results of one way to choose thresholds: for each split, the miss rate on the second half
+    and the size of the set per annotated entity."""
 
     def __init__(self) -> None:
         self.miss_rates: list[float] = []
@@ -59,7 +61,7 @@ class Tally:
         self.n_refused = 0  # splits in which nothing could be guaranteed
 
     def add(self, threshold: float | None, half: Half, by: str) -> None:
-        """Count what a threshold misses of the second half of a split."""
+        """Count what a threshold misses on the second half of a split."""
         if threshold is None:
             self.n_refused += 1
             return
@@ -70,7 +72,7 @@ class Tally:
         self.spans_per_entity.append(n_in_set / len(gold))
 
     def cells(self, limit: float) -> list[str]:
-        """The cells of COLUMNS for a guaranteed limit."""
+        """Make the cells of COLUMNS for a guaranteed limit."""
         if not self.miss_rates:
             return ["-", "-", f"- ({self.n_refused})"]
         miss_rates = numpy.asarray(self.miss_rates)
@@ -87,7 +89,8 @@ class Tally:
 
 
 def of_docs(half: Half, is_wanted: Any) -> Half:
-    """The spans and the entities of some docs. `is_wanted` has a boolean for each doc, (D,)."""
+    """Select the spans and entities of some docs. `is_wanted` contains a boolean for each doc,
+    (D,)."""
     spans, gold = half
     return spans[is_wanted[spans["doc"]]], gold[is_wanted[gold["doc"]]]
 
@@ -99,7 +102,7 @@ def halves(all_docs: Half, n_docs: int, seed: int) -> tuple[Half, Half]:
 
 
 def naive(losses: conformal.Losses, limit: float) -> float | None:
-    """The largest threshold that keeps the limit on the calibration docs."""
+    """Find the largest threshold that meets the limit on the calibration docs."""
     candidates = numpy.unique(numpy.clip(losses.score, MIN_THRESHOLD, 1))
     passes = losses.mean(candidates) <= limit
     if not passes.any():
@@ -108,9 +111,9 @@ def naive(losses: conformal.Losses, limit: float) -> float | None:
 
 
 def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
-    """The cells of a limit of the miss rate: the results of each way to choose thresholds. The docs
-    come twice: with our score, and as `plain` with the probability as score. They are split
-    `splits` times. For `by` see `Terms`."""
+    """Make the cells for a limit of the miss rate: the results of each way to choose thresholds.
+    `all_docs` contains our scores, `plain` the probabilities as scores for the same docs. They are
+    split `splits` times. For `by`, see `Terms`."""
     mean_tally = Tally()
     sure_tally = Tally()
     naive_tally = Tally()
@@ -128,7 +131,7 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
         plain_losses = losses_of(plain_gold, by)
         plain_threshold = conformal.threshold(plain_losses, limit, floor=MIN_THRESHOLD)
         if plain_threshold is not None and plain_threshold < LEAST_PROB_OF_SETS:
-            # Spans below the floor of the search are not known for the plain score.
+            # For the plain score, spans below the floor of the search are unknown.
             plain_threshold = None
         plain_tally.add(plain_threshold, plain_test, by)
 
@@ -140,8 +143,8 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
 
 
 def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[str]]:
-    """The miss rate of each group, with its own threshold and with one for all groups. `groups` has
-    the group of each doc. Shape: (D,)"""
+    """Measure the miss rate of each group, with separate thresholds and with one threshold for all
+    groups. `groups` contains the group of each doc. Shape: (D,)"""
     own_columns = [f"own {column}" for column in COLUMNS]
     one_columns = [f"one {column}" for column in COLUMNS]
     rows = [["group", "limit", *own_columns, *one_columns]]
@@ -166,7 +169,7 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
 
 
 def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
-    """A guarantee on all docs, and the miss rate of docs of another kind."""
+    """Make a guarantee on all docs, and measure the miss rate on docs of another kind."""
     _, gold = calibration
     rows = []
     for limit in LIMITS:
@@ -178,7 +181,7 @@ def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
 
 
 def of_label(half: Half, i: int) -> Half:
-    """The spans and the entities with the i-th label."""
+    """Select the spans and entities with the i-th label."""
     spans, gold = half
     return spans[spans["label"] == i], gold[gold["label"] == i]
 
@@ -186,8 +189,8 @@ def of_label(half: Half, i: int) -> Half:
 def rows_of(
     found: str, ner: CostSensitiveNER, all_docs: Half, plain: Half, n_docs: int, options: Any
 ) -> list[list[str]]:
-    """The rows of the table in which an entity is found as `found` says: one for each limit and, if
-    guarantees are by label, for each label. See `run` for the other arguments."""
+    """Make the rows of the table for one setting of `found`: a row for each limit and, if
+    guarantees are per label, each label. See `run` for the other arguments."""
     halves_of_labels = [("", all_docs, plain)]
     if options.per_label:
         halves_of_labels = []
@@ -201,7 +204,8 @@ def rows_of(
 
 
 def count_alarms(scores: Any, splits: int) -> int:
-    """In how many splits `watch` alarms on the second half. It tests the scores of docs, (D,)."""
+    """Count the splits in which `watch` raises an alarm on the second half. It tests the scores of
+    docs, (D,)."""
     n_alarms = 0
     for seed in range(splits):
         is_first = numpy.random.default_rng(seed).permutation(len(scores)) < len(scores) // 2
@@ -218,7 +222,7 @@ def count_alarms(scores: Any, splits: int) -> int:
 
 
 def read_options() -> Any:
-    """The options of the command line."""
+    """Read the command-line options."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("docs", nargs="+", type=Path)
@@ -245,11 +249,11 @@ def main() -> None:
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
     for found in options.found:
-        # The numbers of the guarantee don't matter: only its scores are needed. If
-        # false alarms are limited, the score is the probability: see `guarantee_scores`.
+        # The limits of the guarantee don't matter: only its scores are needed. If false alarms are
+        # limited, the score is the probability: see `guarantee_scores`.
         terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
         plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)
-        # The first two tables that are returned have the spans and the annotated entities.
+        # The first two returned tables contain the spans and the annotated entities.
         all_docs = score_spans(nlp, ner, examples, terms)[:2]
         if options.by_group:
             key = options.by_group

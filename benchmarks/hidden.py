@@ -1,18 +1,19 @@
-"""The hidden layer over static vectors, against the linear model with the same vectors: F and CPU
-seconds of training.
+"""Compare the hidden layer over static vectors with the linear model with the same vectors: F and
+CPU seconds of training.
 
     OMP_NUM_THREADS=1 python benchmarks/hidden.py FOLDER RAW_TEXTS [sentences ...]
 
-Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds draw 100, 300 and 1,000 sentences
-of the training part; 0 means all. Docs are single sentences or articles, as in few.py, and models
-have one pass or two. They are what `costner fit` trains without a config. Vectors are learned from
-the most raw text of raw_text.py, with the same RAW_TEXTS: the training part without its annotation
-and, except for Spanish, other texts. Seconds include reading and training, but not learning
-vectors.
+The corpora are Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds sample 100, 300 and
+1,000 sentences of the training part; 0 means all. Docs are single sentences or articles, as in
+few.py, and models have one pass or two. They are trained as by `costner fit` without a config.
+Vectors are trained on the most raw text of raw_text.py, with the same RAW_TEXTS: the training part
+without its annotation and, except for Spanish, other texts. Seconds include reading and training,
+but not training vectors.
 
-FOLDER gets the vectors and `results.jsonl`, a line for each training. If it is called again, it
-continues where it stopped. Then it prints the table. The development and the test part are scored
-with the same model. Nothing was chosen on the test part: each setting was scored on it once.
+The vectors and `results.jsonl`, with a line for each training, are written to FOLDER. If you run
+the script again, it continues where it stopped. At the end it prints the table. The development and
+test parts are scored with the same model. Nothing was chosen on the test part: each setting was
+scored on it once.
 """
 
 import sys
@@ -41,8 +42,8 @@ WIDTHS = (0, 64)
 
 
 class Setting(NamedTuple):
-    """A training: a model with a number of hidden units, on a number of sentences of a corpus,
-    which a seed draws."""
+    """A training: a model with a number of hidden units, on a number of sentences from a corpus,
+    sampled with a seed."""
 
     corpus: str
     docs: str  # of `DOCS`
@@ -61,15 +62,15 @@ class Result(NamedTuple):
 
 
 class Data(NamedTuple):
-    """A corpus, its docs being sentences or articles."""
+    """A corpus, with sentences or articles as docs."""
 
     train: Articles
     files: dict[str, Path]  # of each of `PARTS`
-    vectors: Path  # a pipeline that has them
+    vectors: Path  # a pipeline with the vectors
 
 
 def load_data(corpus: str, docs: str, folder: Path, raw_texts: Path) -> Data:
-    """Read a corpus, save the parts that are scored, and learn vectors, unless that was done."""
+    """Read a corpus, save the parts that are scored and train vectors, unless they exist."""
     articles = {part: read(corpus, part) for part in ("train", *PARTS)}
     if docs == "sentences":
         articles = {part: as_sentences(articles[part]) for part in articles}
@@ -110,17 +111,17 @@ def run(data: Data, setting: Setting) -> Result:
 
 
 def plan(sizes: Sequence[int]) -> Iterator[Setting]:
-    """The trainings, in this order."""
+    """Yield the trainings, in order."""
     for seed, docs, passes, size, corpus in product(SEEDS, DOCS, PASSES, sizes, LANGS):
-        # In single sentences few words occur twice.
+        # In single sentences, few words occur twice.
         if docs == "articles" or passes == "one pass":
             for width in WIDTHS:
                 yield Setting(corpus, docs, passes, size, seed, width)
 
 
 def print_table(results: dict[Setting, Result]) -> None:
-    """Print a row for each kind of training: means without the layer and with it, and the gain in
-    each sample."""
+    """Print a row for each kind of training: means without and with the layer, and the gain in each
+    sample."""
     print("| corpus | docs | sentences | dev | gains | test | gains | seconds |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     for corpus, docs, passes, size in product(LANGS, DOCS, PASSES, SIZES):
@@ -142,14 +143,14 @@ def print_table(results: dict[Setting, Result]) -> None:
 
 
 def describe_means(pairs: Sequence[tuple[Result, Result]], field: str) -> str:
-    """The means of a field, without the layer and with it."""
+    """Format the means of a field, without and with the layer."""
     without = mean(getattr(pair[0], field) for pair in pairs)
     with_layer = mean(getattr(pair[1], field) for pair in pairs)
     return f"{without:.1f} -> {with_layer:.1f}"
 
 
 def main(folder: Path, raw_texts: Path, sizes: Sequence[int]) -> None:
-    """Run the trainings that have no result yet, and print the table."""
+    """Run the trainings without results, and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data: dict[tuple[str, str], Data] = {}

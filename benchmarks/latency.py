@@ -1,14 +1,14 @@
-"""A pipeline in a service: the time to load it, the time of a short text, and its memory.
+"""Measure pipelines as in a service: the time to load them, the time for a short text, and memory.
 
     OMP_NUM_THREADS=1 python benchmarks/latency.py [train.spacy dev.spacy [transformer]]
 
-Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
-models as `fit` does, others for 200 steps, as more don't change what is measured here. The
-transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in its own process,
-which annotates sentences of the development corpus, one call per sentence.
+Each config of the package is trained on CoNLL-2002 Spanish or the given corpora: linear models as
+by `fit`, others for 200 steps, because more steps don't change these measurements. The transformer,
+a name or folder, requires spacy-transformers. Each pipeline is loaded in a separate process, which
+annotates sentences of the development corpus, one call per sentence.
 
-A second table compares the linear models with a `ner` of spaCy: all of them in one process, in
-turns, one text at a time and in a batch.
+A second table compares the linear models with spaCy's `ner`: all in one process, in turns, one text
+at a time and in a batch.
 """
 
 import json
@@ -44,20 +44,19 @@ STEPS = 200
 WARM_UP = 50
 CALLS = 1000
 COMPARED = 100
-"""The number of texts of the second table."""
+"""The number of texts in the second table."""
 TURNS = 30
-"""How often each pipeline of the second table has its turn."""
+"""The number of turns for each pipeline in the second table."""
 SHORT = (5, 40)
-"""Words of a short text."""
+"""The minimum and maximum number of words in a short text."""
 
 MB = 1e6
 DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
-"""The columns of the first table, with the digits after the point: "high" is the 99th
-percentile."""
+"""The columns of the first table, with their number of decimals: "high" is the 99th percentile."""
 
 
 def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: str) -> Path:
-    """Train a config, and return where the pipeline is."""
+    """Train a config. Returns the path of the pipeline."""
     config = ROOT / "configs" / f"{name}.cfg"
     overrides = {**paths, "nlp.lang": "es"}
     with redirect_stdout(sys.stderr):
@@ -71,7 +70,7 @@ def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: 
 
 
 def read_texts(path: Path) -> list[str]:
-    """Short texts of a corpus: its sentences, or its docs if it has none."""
+    """Read short texts from a corpus: its sentences, or its docs if they have no sentences."""
     least_words, most_words = SHORT
     texts: list[str] = []
     for doc in DocBin().from_disk(path).get_docs(spacy.blank("es").vocab):
@@ -83,7 +82,7 @@ def read_texts(path: Path) -> list[str]:
 
 
 def peak_bytes() -> int:
-    """The peak memory of this process so far, on Linux."""
+    """Get the peak memory of this process so far, on Linux."""
     status = Path("/proc/self/status").read_text()
     _, after_name = status.split("VmHWM:")
     kilobytes = int(after_name.split()[0])
@@ -91,8 +90,8 @@ def peak_bytes() -> int:
 
 
 def measure(path: str, texts_path: str) -> dict[str, float]:
-    """Load a pipeline and annotate texts, one at a time. To be called in a new process. Returns the
-    cells of the first table, by the keys of DIGITS. Times of a text are in milliseconds."""
+    """Load a pipeline and annotate texts, one at a time. Call it in a new process. Returns the
+    cells of the first table, by the keys of DIGITS. Times per text are in milliseconds."""
     texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
     bytes_before = peak_bytes()
     began = perf_counter()
@@ -117,7 +116,7 @@ def measure(path: str, texts_path: str) -> dict[str, float]:
 
 
 def train_ner(paths: dict[str, str], folder: Path) -> Path:
-    """Train a `ner` of spaCy for 200 steps, and return where the pipeline is."""
+    """Train spaCy's `ner` for 200 steps. Returns the path of the pipeline."""
     init_config(lang="es", pipeline=["ner"], optimize="efficiency").to_disk(folder / "ner.cfg")
     steps = {"training.max_steps": STEPS, "training.eval_frequency": STEPS}
     with redirect_stdout(sys.stderr):
@@ -126,7 +125,7 @@ def train_ner(paths: dict[str, str], folder: Path) -> Path:
 
 
 def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Language]:
-    """The pipelines of the second table, by their names there. All of ours except one write
+    """Load the pipelines of the second table, by name. All of ours except one write
     probabilities."""
     one_pass = spacy.load(folder / LINEAR[0] / "model-best")
     without = spacy.load(folder / LINEAR[0] / "model-best")
@@ -148,17 +147,15 @@ def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Lang
 
 
 def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
-    """Print the second table: the time of texts one at a time, and in a batch."""
-    print(
-        "\nThe same sentences in pipelines that take turns, in one process: the least CPU time of"
-    )
-    print(f"each sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
+    """Print the second table: the time per text, one at a time and in a batch."""
+    print("\nThe same sentences with pipelines that take turns in one process: the lowest CPU time")
+    print(f"per sentence over {TURNS} turns, one at a time and in `nlp.pipe`, in milliseconds.\n")
     least_single: dict[str, Floats1d] = {}
     least_batch: dict[str, float] = {}
     for _ in range(TURNS):
         for name, nlp in pipelines.items():
             single = numpy.asarray([cpu_seconds(nlp, text) for text in texts])
-            batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing is done before
+            batch = cpu_seconds(list, nlp.pipe(texts))  # a generator: nothing has been done before
             least_single[name] = numpy.minimum(single, least_single.get(name, numpy.inf))
             least_batch[name] = min(batch, least_batch.get(name, numpy.inf))
 
@@ -171,7 +168,7 @@ def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
 
 
 def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
-    """The CPU time of a call."""
+    """Measure the CPU time of a call."""
     began = process_time()
     task(argument)
     return process_time() - began
@@ -180,8 +177,8 @@ def cpu_seconds(task: Callable[[Any], object], argument: Any) -> float:
 def main(train_path: str = "", dev_path: str = "", transformer: str = "") -> None:
     """Train the pipelines, and print both tables."""
     print("\n## A short text\n")
-    print("Seconds to load a pipeline, milliseconds of `nlp(text)` for a sentence of 5 to 40 words")
-    print("(median and 99th percentile of 1,000 calls), and what memory grows by in both.\n")
+    print("Seconds to load a pipeline, milliseconds for `nlp(text)` on a sentence of 5 to 40 words")
+    print("(median and 99th percentile of 1,000 calls), and the growth in memory during both.\n")
     if not train_path:
         train_path, dev_path = map(str, PARTS)
     if not Path(train_path).exists():

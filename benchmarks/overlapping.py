@@ -1,16 +1,17 @@
-"""Overlapping entities, compared with spaCy's spancat: F, CPU seconds of training, tokens per CPU
-second.
+"""Compare models for overlapping entities with spaCy's spancat: F, CPU seconds of training, tokens
+per CPU second.
 
     OMP_NUM_THREADS=1 python benchmarks/overlapping.py genia_nested.jsonl index.tsv 600 [systems]
 
-The corpus is GENIA with its nested terms, as scripts/convert_genia.py writes it, by abstracts: the
-first 600 of training, every other one of development, and all of test. `index.tsv` is
-`sentences.tsv` of that script with another column, which has the part of the abstract of each
-sentence: train, dev or test. Labels are coarse: DNA, RNA, protein, cell_line, cell_type.
+The corpus is GENIA with its nested terms, as written by scripts/convert_genia.py. It is divided by
+abstracts: the first 600 for training, every other development abstract, and all test abstracts.
+`index.tsv` is `sentences.tsv` of that script with an additional column for the part that each
+sentence's abstract belongs to: train, dev or test. Labels are coarse: DNA, RNA, protein, cell_line,
+cell_type.
 
-Systems: linear and cnn (ours, a component for each label), flat (ours, one component) and spancat,
-as `spacy init config` writes it, with the span lengths of the training corpus up to the 99th
-percentile.
+The systems are linear and cnn (ours, with a component for each label), flat (ours, with one
+component) and spancat, as configured by `spacy init config`, with the span lengths of the training
+corpus up to the 99th percentile.
 """
 
 import json
@@ -41,8 +42,8 @@ Spans = set[tuple[int, int, str]]
 
 def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str, list[Doc]]:
     """Read the abstracts with coarse labels, and save them in a folder as .spacy files. Returns the
-    docs of each part: abstracts. A line of the index is a sentence: the second field is its
-    abstract, and the fourth the part of the abstract."""
+    docs of each part, one per abstract. Each line of the index is a sentence: the second field is
+    its abstract, the fourth the part of the abstract."""
     part_of_abstract: dict[str, str] = {}
     for line in index.read_text("utf8").splitlines():
         _, abstract, _, part, *_ = line.split("\t")
@@ -50,7 +51,7 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
     corpora: dict[str, list[Doc]] = {part: [] for part in PARTS}
     options = ReadOptions(spans_key=KEY, doc_id="abstract")
     for doc in read_docs(spacy.blank("en"), path, options):
-        # Two terms with the same tokens may have the same coarse label.
+        # Terms with the same tokens may have the same coarse label.
         spans: set[tuple[int, int, str]] = set()
         for span in doc.spans[KEY]:
             for label in COARSE:
@@ -68,7 +69,7 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
 
 
 def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
-    """Train a system, and return its path."""
+    """Train a system. Returns its path."""
     paths = {part: folder / f"{part}.spacy" for part in ("train", "dev")}
     output = folder / name
     config = folder / f"{name}.cfg"
@@ -81,7 +82,7 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
         spancat["components"]["spancat"]["suggester"]["sizes"] = list(range(1, longest + 1))
         spancat.to_disk(config)
     else:
-        # The labels of each component.
+        # The labels for each component.
         groups: dict[str, Sequence[str]] = {f"ner_{label}": [label] for label in COARSE}
         if name == "flat":
             groups = {"ner": COARSE}
@@ -101,7 +102,7 @@ def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
 
 
 def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
-    """F of spans and their labels, in percent."""
+    """Compute the F of spans and their labels, in percent."""
     total = PRFScore()
     for gold_spans, predicted_spans in zip(gold, predicted):
         total.score_set(predicted_spans, gold_spans)
@@ -109,8 +110,8 @@ def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
 
 
 def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> list[Spans]:
-    """The characters and labels of the spans of each doc, or only of spans that are in no other
-    span."""
+    """Get the character offsets and labels of the spans in each doc, or only of spans that aren't
+    inside another span."""
     spans_of_docs: list[Spans] = []
     for doc in docs:
         spans = list(doc.spans[KEY])
@@ -121,7 +122,7 @@ def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> list[Spans]:
 
 
 def main(path: Path, index: Path, n_train: int, systems: Iterable[str]) -> None:
-    """Train and test the systems, and print an object of JSON for each."""
+    """Train and test the systems, and print a JSON object for each."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         Doc.set_extension("abstract", default=None)

@@ -1,12 +1,14 @@
-"""Presidio with our pipelines and with spaCy's `ner`: leaks, false alarms, scores, time.
+"""Compare Presidio with our pipelines and with spaCy's `ner`: leaks, false alarms, scores, time.
 
     python benchmarks/pii.py CORPUS WORKPLACE [en [sparse.cfg 600]]
 
-The corpus of `scripts/make_pii_corpus.py` or one like it, the language, the config of the linear
-model, the steps of the CNNs. Pipelines in WORKPLACE are not trained again. Needs extra `presidio`.
-leaks: share of a doc's entities that are not covered, mean over docs and standard error. wrong:
-share of results that touch no entity. exact: share with its extent and label; AUC: area under the
-ROC curve of scores against that. All of the NLP engine's results; the time is of all recognizers.
+CORPUS is made by `scripts/make_pii_corpus.py` or has the same structure. The other arguments are
+the language, the config of the linear model, and the steps of the CNNs. Pipelines in WORKPLACE are
+not trained again. Requires the extra `presidio`. leaks: proportion of a doc's entities that are not
+covered, mean over docs and standard error. wrong: proportion of results that overlap no entity.
+exact: proportion of results with an entity's extent and label. AUC: area under the ROC curve of
+scores for exact results. These are for all results of the NLP engine. The time includes all
+recognizers.
 """
 
 import subprocess
@@ -32,9 +34,9 @@ ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 
 
 class Tally:
-    """The results of an analyzer on the test docs: the share of the entities of each doc that are
-    not covered, the CPU seconds of each doc, and for each result its score, whether it is exact,
-    and whether it is wrong."""
+    """The results of an analyzer on the test docs: for each doc, the proportion of entities that
+    are not covered and the CPU seconds; for each result, its score, whether it is exact, and
+    whether it is wrong."""
 
     def __init__(self, path: Path, engine: type, lang: str, labels: set[str]) -> None:
         entities = {label: ENTITIES.get(label, label) for label in labels}
@@ -48,7 +50,7 @@ class Tally:
         self.results: list[tuple[float, bool, bool]] = []
 
     def add(self, doc: Doc) -> None:
-        """Analyze the text of an annotated doc, and count."""
+        """Analyze the text of an annotated doc, and count the results."""
         began = time.process_time()
         self.analyze(doc.text)
         self.seconds.append(time.process_time() - began)
@@ -72,7 +74,7 @@ class Tally:
             self.leaks.append(float(numpy.mean(is_leaked)))
 
     def cells(self) -> list[str]:
-        """The cells of the table: leaks, wrong, exact, AUC, milliseconds."""
+        """Make the cells of the table: leaks, wrong, exact, AUC, milliseconds."""
         scores, is_exact, is_wrong = (numpy.asarray(column) for column in zip(*self.results))
         leaks = 100 * numpy.asarray(self.leaks)
         standard_error = leaks.std() / len(leaks) ** 0.5
@@ -86,12 +88,12 @@ class Tally:
 
 
 def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
-    """The area under the ROC curve: the probability that a right result scores above a wrong one;
-    ties: half. It follows from the ranks of the scores. Shapes: (R,)
+    """Compute the area under the ROC curve: the probability that a right result scores above a
+    wrong one, with ties counted as half. It is computed from the ranks of the scores. Shapes: (R,)
 
     Mann & Whitney (1947), the statistic U."""
     _, index_of_score, n_equal = numpy.unique(scores, return_inverse=True, return_counts=True)
-    # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
+    # The rank of each score, starting at 1 for the lowest. Tied scores get their mean rank.
     ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
     mean_rank = ranks[is_right].mean()
     # The difference is the mean number of wrong results that score below a right one.
@@ -101,8 +103,8 @@ def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
 
 
 def run_once(output: Path, *arguments: object) -> Path:
-    """Run a command of spaCy, unless its output exists. The command gets the path of the output as
-    an option. Returns this path. It doesn't exist if a guarantee can't be made."""
+    """Run a spaCy command, unless its output exists. The output path is passed as an option.
+    Returns this path, which doesn't exist if a guarantee can't be made."""
     if output.exists():
         return output
     words = [str(argument) for argument in arguments]
@@ -113,8 +115,9 @@ def run_once(output: Path, *arguments: object) -> Path:
 
 
 def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> dict[str, Path]:
-    """Train, calibrate, and give guarantees. Returns the pipelines by title. They are in the folder
-    `work`. `linear` is the config of the linear model, `steps` the number of steps of the CNNs."""
+    """Train and calibrate pipelines, and make guarantees. Returns the paths of the pipelines in the
+    folder `work`, by title. `linear` is the config of the linear model, `steps` the number of steps
+    for the CNNs."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
     steps_and_paths = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]
@@ -145,7 +148,7 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
 def main(
     corpus: str, work: str, lang: str = "en", linear: str = "sparse.cfg", steps: str = "600"
 ) -> None:
-    """Make the pipelines, let them analyze the test docs, and print a row for each."""
+    """Make the pipelines, analyze the test docs with each, and print a row for each."""
     paths = make_pipelines(Path(corpus), Path(work), lang, linear, steps)
     docs = list(DocBin().from_disk(f"{corpus}/test.spacy").get_docs(spacy.blank(lang).vocab))
     labels: set[str] = set()
@@ -156,7 +159,7 @@ def main(
         engine = SpacyNlpEngine if title == PEER else CostnerNlpEngine
         tallies[title] = Tally(path, engine, lang, labels)
 
-    # In turns, so that a busy machine slows all of them alike.
+    # In turns, so that a busy machine slows all of them equally.
     for doc in docs:
         for tally in tallies.values():
             tally.add(doc)

@@ -1,22 +1,23 @@
-"""Vectors that are learned from texts without annotation: F against the tokens of raw text.
+"""Evaluate vectors trained on unannotated texts: F by the number of tokens of raw text.
 
     OMP_NUM_THREADS=1 python benchmarks/raw_text.py FOLDER RAW_TEXTS [system ...]
 
-Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds draw 100, 300 and 1,000 single
-sentences of the training part; 0 means all. The raw text is of the training part, without its
-annotation: some of its sentences, the drawn ones among them, or all. GENIA and chunks also have
-other texts, abstracts.txt.xz and news.txt.xz of the folder RAW_TEXTS, tokens separated by blanks.
+The corpora are Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds sample 100, 300 and
+1,000 single sentences of the training part; 0 means all. The raw text comes from the training part,
+without its annotation: some of its sentences, including the sampled ones, or all. GENIA and chunks
+also have other texts, abstracts.txt.xz and news.txt.xz in the folder RAW_TEXTS, with tokens
+separated by spaces.
 
-Systems are `fit`, as `costner fit` trains it without a config, `CRFsuite` with the features of
-`windows`, `ner`, spaCy's, as vectors.py trains it, and `ner, accuracy`, the same with the config of
-`spacy init config --optimize accuracy`; both without vectors and with the vectors of the most raw
-text. Seconds are CPU seconds of reading and training, and of learning the vectors, without the
-evaluations of `ner`.
+The systems are `fit`, trained as by `costner fit` without a config; `CRFsuite` with the features of
+`windows`; `ner`, spaCy's component trained as in vectors.py; and `ner, accuracy`, the same with the
+config of `spacy init config --optimize accuracy`. Both `ner` systems are trained without vectors
+and with the vectors of the most raw text. Seconds are CPU seconds for reading and training, and for
+training the vectors, without the evaluations of `ner`.
 
-FOLDER gets `results.jsonl`, a line for each training. If it is called again, it continues where it
-stopped. Then it prints the tables and, if all results of `fit` exist, draws raw_text.svg in the
-folder. The development and the test part are scored with the same model. Nothing was chosen on the
-test part: each setting was scored on it once.
+The results are written to `results.jsonl` in FOLDER, with a line for each training. If you run the
+script again, it continues where it stopped. At the end it prints the tables and, if all results of
+`fit` exist, saves raw_text.svg in the folder. The development and test parts are scored with the
+same model. Nothing was chosen on the test part: each setting was scored on it once.
 """
 
 import lzma
@@ -66,15 +67,15 @@ NONE = "none"
 OWN = "all own"
 OTHER = "other"
 BOTH = "own and other"
-"""Raw texts: none, all of the training part, other texts, and both."""
+"""The kinds of raw text: none, the whole training part, other texts, and both."""
 
 TOKENS = {"10,000": 10_000, "30,000": 30_000, "100,000": 100_000}
-"""Raw text of the training part, by its number of tokens."""
+"""The sizes of raw text from the training part, as numbers of tokens."""
 
 
 class Setting(NamedTuple):
-    """A training: a system, on a number of sentences of a corpus, which a seed draws, with vectors
-    of this raw text."""
+    """A training: a system, on a number of sentences from a corpus, sampled with a seed, with
+    vectors trained on some raw text."""
 
     corpus: str
     sentences: int  # 0: all
@@ -84,8 +85,8 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """F in percent, the CPU seconds of training and of learning vectors, and the tokens of the raw
-    text."""
+    """F in percent, the CPU seconds for the system and for its vectors, and the number of tokens of
+    raw text."""
 
     dev: float
     test: float
@@ -98,16 +99,16 @@ class Data(NamedTuple):
 
     lang: str
     sentences: dict[str, Articles]  # by part
-    files: dict[str, Path]  # the same, saved
+    files: dict[str, Path]  # the saved files
     other_text: Path | None  # other raw text
 
 
 Runner: TypeAlias = Callable[[Data, Articles, Setting, Path], Result]
-"""Trains a system on some sentences of a corpus. Its files are in a folder."""
+"""Trains a system on some sentences of a corpus. Files are saved in a folder."""
 
 
 def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
-    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder of other
+    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder with other
     texts."""
     sentences = {part: as_sentences(read(corpus, part)) for part in ("train", *PARTS)}
     files = {part: save(sentences[part], folder / f"{corpus}_{part}.spacy") for part in PARTS}
@@ -118,8 +119,8 @@ def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
 
 
 def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[list[str]]:
-    """The words of the raw text of a setting: first the sentences to train on, then other sentences
-    of the training part, then other texts."""
+    """Yield the sentences of a setting's raw text, as words: first the sentences to train on, then
+    other sentences of the training part, then other texts."""
     # The sentences to train on are the same objects as in the training part: see `draw`.
     drawn = {id(sentence) for (sentence,) in train}
     not_drawn = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
@@ -139,19 +140,19 @@ def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[lis
 
 
 def save_vectors(data: Data, train: Articles, setting: Setting, folder: Path) -> int:
-    """Learn vectors, and save a pipeline that has them. Returns the number of tokens."""
+    """Train vectors, and save a pipeline with them. Returns the number of tokens."""
     vectors = learn_word_vectors(raw_sentences(data, train, setting))
     make_pipeline(vectors, data.lang).to_disk(folder)
     return vectors.n_tokens
 
 
 def score_pipeline(nlp: Language, data: Data) -> dict[str, float]:
-    """F of a pipeline on each of `PARTS`."""
+    """Compute the F of a pipeline on each of `PARTS`."""
     return {part: 100 * nlp.evaluate(examples(nlp, data.files[part]))["ents_f"] for part in PARTS}
 
 
 def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
-    """Train our model as `costner fit` does, with vectors of the raw text of the setting."""
+    """Train our model as by `costner fit`, with vectors from the setting's raw text."""
     began = time.process_time()
     n_tokens = 0
     vectors: str | None = None
@@ -169,7 +170,7 @@ def run_fit(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
 
 
 def run_ner(data: Data, train: Articles, setting: Setting, folder: Path, optimize: str) -> Result:
-    """Train spaCy's `ner`, with vectors of the raw text of the setting. `optimize` chooses its
+    """Train spaCy's `ner`, with vectors from the setting's raw text. `optimize` chooses the
     config."""
     began = time.process_time()
     n_tokens = 0
@@ -208,12 +209,12 @@ RUNNERS: dict[str, Runner] = {
 
 
 def most_text(corpus: str) -> str:
-    """The most raw text of a corpus."""
+    """Get the setting with the most raw text for a corpus."""
     return BOTH if corpus in OTHER_TEXTS else OWN
 
 
 def texts_of(system: str, corpus: str, size: int) -> list[str]:
-    """The raw texts with which a system is trained."""
+    """Get the raw texts that a system is trained with."""
     if system == "CRFsuite":
         return [NONE]
     if system in (NER, NER_ACCURACY) or size == 0:
@@ -223,13 +224,13 @@ def texts_of(system: str, corpus: str, size: int) -> list[str]:
 
 
 def plan(systems: list[str]) -> Iterator[Setting]:
-    """The trainings, in this order."""
+    """Yield the trainings, in order."""
     for seed, system, size, corpus in product(SEEDS, systems, SIZES, LANGS):
         if size > 0:
             for raw in texts_of(system, corpus, size):
                 yield Setting(corpus, size, seed, system, raw)
     for seed, system, corpus in product(SEEDS, systems, LANGS):
-        if system not in (NER, NER_ACCURACY):  # they take hours
+        if system not in (NER, NER_ACCURACY):  # these take hours
             for raw in texts_of(system, corpus, 0):
                 yield Setting(corpus, 0, seed, system, raw)
 
@@ -257,8 +258,8 @@ def print_tables(results: dict[Setting, Result]) -> None:
 
 
 def draw_figure(results: dict[Setting, Result], path: Path) -> None:
-    """Draw the gain of F on development data against the tokens of own raw text: a panel for each
-    corpus, a line for each number of sentences. Diamonds have other texts, too."""
+    """Plot the gain in F on development data against the number of tokens of the corpus's raw text:
+    a panel for each corpus, a line for each number of sentences. Diamonds also use other texts."""
     figure = Figure(figsize=(9, 3), layout="constrained")
     panels = figure.subplots(1, len(LANGS), sharey=True)
     for panel, corpus in zip(panels, LANGS):
@@ -282,13 +283,14 @@ def draw_figure(results: dict[Setting, Result], path: Path) -> None:
 def find_point(
     results: dict[Setting, Result], corpus: str, size: int, raw: str
 ) -> tuple[float, float]:
-    """The means over the draws of the tokens of raw text, and of F on development data."""
+    """Compute the means over draws of the number of raw text tokens, and of F on development
+    data."""
     found = [results[Setting(corpus, size, seed, "fit", raw)] for seed in SEEDS]
     return mean(result.tokens for result in found), mean(result.dev for result in found)
 
 
 def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
-    """Run the trainings that have no result yet, and print the tables."""
+    """Run the trainings without results, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, raw_texts) for corpus in LANGS}

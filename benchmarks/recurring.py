@@ -1,14 +1,15 @@
-"""Names that occur several times in a doc: mentions that are missed where another one is found.
+"""Count missed mentions of names that occur several times in a doc, if another mention is found.
 
     OMP_NUM_THREADS=1 python benchmarks/recurring.py WORKPLACE [steps of ner]
 
-CoNLL-2002 Spanish, a doc per article (by the datelines), trained on train, counted on testa, from
-words. One pass is configs/sparse.cfg, two passes configs/sparse_document.cfg, both by `costner
-fit`; spaCy's `ner` is configs/baseline_ner.cfg by `spacy train`, 2,000 steps by default. Pipelines
-in WORKPLACE are not trained again.
+The corpus is CoNLL-2002 Spanish, with a doc per article (by the datelines). Models are trained on
+train, and mentions are counted on testa, from words. One pass is configs/sparse.cfg and two passes
+is configs/sparse_document.cfg, both trained by `costner fit`. spaCy's `ner` is
+configs/baseline_ner.cfg, trained by `spacy train` for 2,000 steps by default. Pipelines in
+WORKPLACE are not trained again.
 
-A name recurs if a doc has several entities with its text. A mention is found if entities cover all
-of its tokens, with any labels.
+A name recurs if a doc contains several entities with its text. A mention is found if predicted
+entities cover all of its tokens, with any labels.
 """
 
 import subprocess
@@ -37,8 +38,8 @@ class Counts(NamedTuple):
     """Mentions of recurring names."""
 
     mentions: int
-    partly_missed: int  # missed where another mention of the name is found
-    wholly_missed: int  # missed as all mentions of the name are
+    partly_missed: int  # missed, but another mention of the name is found
+    wholly_missed: int  # missed, like all mentions of the name
 
 
 def write_articles(folder: Path) -> None:
@@ -50,7 +51,7 @@ def write_articles(folder: Path) -> None:
 
 
 def train(output: Path, *arguments: object) -> Path:
-    """Train by a command of spaCy, unless the output exists. Returns the path of the pipeline."""
+    """Train with a spaCy command, unless the output exists. Returns the path of the pipeline."""
     if not output.exists():
         corpus = output.parent
         paths = ["--paths.train", corpus / "train.spacy", "--paths.dev", corpus / "testa.spacy"]
@@ -61,7 +62,7 @@ def train(output: Path, *arguments: object) -> Path:
 
 
 def mentions_of_names(doc: Doc) -> Iterator[list[Span]]:
-    """The mentions of each name that recurs in an annotated doc."""
+    """Yield the mentions of each recurring name in an annotated doc."""
     mentions: dict[str, list[Span]] = defaultdict(list)
     for ent in doc.ents:
         mentions[ent.text].append(ent)
@@ -71,7 +72,7 @@ def mentions_of_names(doc: Doc) -> Iterator[list[Span]]:
 
 
 def count(path: Path, gold_docs: list[Doc]) -> Counts:
-    """Predict docs by a pipeline, and count the mentions that it misses."""
+    """Count the mentions that a pipeline misses."""
     nlp = spacy.load(path)
     docs = [Doc(nlp.vocab, [token.text for token in doc]) for doc in gold_docs]
     n_mentions = n_partly_missed = n_wholly_missed = 0

@@ -1,7 +1,7 @@
-"""The results of trainings in a file, a JSON line for each, so that a benchmark continues where it
-stopped.
+"""Save the results of trainings in a file, with a JSON line for each, so that a benchmark can
+continue where it stopped.
 
-A line has the fields of two named tuples: the setting of a training, and its result.
+A line contains the fields of two named tuples: the setting of a training, and its result.
 """
 
 import json
@@ -16,9 +16,10 @@ AnyResult = TypeVar("AnyResult")
 def read_results(
     path: Path, setting_type: Callable[..., AnySetting], result_type: Callable[..., AnyResult]
 ) -> dict[AnySetting, AnyResult]:
-    """Read the results so far, as these types of named tuples. Empty if the file doesn't exist."""
+    """Read the existing results as named tuples of the given types. Returns an empty dict if the
+    file doesn't exist."""
     results: dict[AnySetting, AnyResult] = {}
-    # A named tuple has a type hint for each field.
+    # Named tuples have a type hint for each field.
     if path.exists():
         for line in path.read_text(encoding="utf8").splitlines():
             fields = json.loads(line)

@@ -1,13 +1,13 @@
-"""A student of rules: F if tokens that no rule matched are O, and if they are unknown.
+"""Evaluate a student of rules: F if tokens without a matching rule are O, and if they are unknown.
 
     OMP_NUM_THREADS=1 python benchmarks/rules.py [corpus] [seed ...]
 
-Spanish and GENIA of experiments/linear.cfg. The rules are a list of names, as an expert of the
-domain would write it. A seed draws them from the entities of the training part: the more frequent a
-string is, the more probably, and only strings that are an entity of their label in at least 7 of 10
-places. The student learns from 700 sentences of this part, which the rules have annotated. F is
-computed on 400 sentences of the development part, with the best paths, and with a threshold that
-`tune` has chosen on 100 others.
+The corpora are Spanish and GENIA of experiments/linear.cfg. The rules are a list of names, such as
+a domain expert would write. They are sampled with a seed from the entities of the training part, in
+proportion to their frequency. Only strings that are an entity with their label in at least 7 of 10
+occurrences are used. The student is trained on 700 sentences of this part, annotated by the rules.
+F is computed on 400 sentences of the development part, with the best paths, and with a threshold
+chosen by `tune` on 100 other sentences.
 """
 
 import random
@@ -35,25 +35,25 @@ from spacy_costner.workflows.noisy_labels.distillation import distill
 
 SEEDS = range(3)
 SHARES = {"spanish": 0.04, "genia": 0.2}
-"""The share of the different strings that are in the list."""
+"""The proportion of distinct strings that are in the list."""
 
 LEAST_PRECISION = 0.7
-LONGEST = 6  # tokens of a string
+LONGEST = 6  # tokens in a string
 N_TRAIN = 700
 N_DEV = 500
 N_TO_TUNE = 100
 
 Rules = Mapping[tuple[str, ...], str]
-"""The label of each string, as a tuple of its tokens."""
+"""The label of each string, which is a tuple of tokens."""
 
 
 def words_of(doc: Doc) -> tuple[str, ...]:
-    """The words of a sentence."""
+    """Get the words of a sentence."""
     return tuple(token.text for token in doc)
 
 
 def draw_rules(docs: Sequence[Doc], share: float, seed: int) -> Rules:
-    """Draw the strings of a list, as the docstring of this module says."""
+    """Sample the strings of the list: see the module's docstring."""
     labels: dict[tuple[str, ...], Counter[str]] = {}
     for doc in docs:
         for ent in doc.ents:
@@ -73,14 +73,14 @@ def draw_rules(docs: Sequence[Doc], share: float, seed: int) -> Rules:
         label, n_right = labels[string].most_common(1)[0]
         if n_right >= LEAST_PRECISION * n_places[string]:
             rules[string] = label
-            # The smallest of these numbers are a sample by weight: exponential ones of rate n.
+            # The smallest of these exponential numbers (with rate n) are a weighted sample.
             drawn.append((generator.expovariate(n_right), string))
     chosen = sorted(drawn)[: int(share * len(drawn))]
     return {string: rules[string] for _, string in chosen}
 
 
 def annotate(doc: Doc, rules: Rules) -> Task:
-    """A sentence with the entities that rules find in it: at each token the longest string."""
+    """Annotate a sentence by rules, with the longest matching string at each token."""
     words = words_of(doc)
     spans: list[TaskSpan] = []
     begin = 0
@@ -89,7 +89,7 @@ def annotate(doc: Doc, rules: Rules) -> Task:
         for length in range(LONGEST, 0, -1):
             label = rules.get(words[begin : begin + length])
             if label is not None:
-                # At the end of a sentence the slice may have fewer words than `length`.
+                # At the end of a sentence, the slice may contain fewer words than `length`.
                 end = min(begin + length, len(words))
                 last_token = doc[end - 1]
                 spans.append(TaskSpan(doc[begin].idx, last_token.idx + len(last_token), label))
@@ -99,7 +99,7 @@ def annotate(doc: Doc, rules: Rules) -> Task:
 
 
 def score_rules(docs: Sequence[Doc], rules: Rules) -> tuple[float, float, float]:
-    """Precision, recall and F of rules, in percent."""
+    """Compute precision, recall and F of rules, in percent."""
     n_right = 0
     n_found = 0
     n_gold = 0
@@ -115,7 +115,7 @@ def score_rules(docs: Sequence[Doc], rules: Rules) -> tuple[float, float, float]
 
 
 def gold_task(doc: Doc) -> Task:
-    """A sentence with its entities."""
+    """Convert a sentence with its gold entities to a task."""
     spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
     return Task(doc.text, spans)
 
@@ -123,7 +123,7 @@ def gold_task(doc: Doc) -> Task:
 def train_student(
     lang: str, answers: Path, dev_path: Path, folder: Path, *, incomplete: bool
 ) -> Language:
-    """Train a student on the answers of rules, as `distill` does."""
+    """Train a student on the annotations of rules, as by `distill`."""
     text = init(train_path=answers, dev_path=dev_path, lang=lang)
     config = Config().from_str(text, interpolate=False)
     with redirect_stderr(StringIO()):
@@ -134,8 +134,8 @@ def train_student(
 def score_student(
     lang: str, answers: Path, dev_path: Path, folder: Path, *, incomplete: bool
 ) -> str:
-    """Train a student on the answers of rules. Returns cells of the table: precision, recall and F,
-    and F with a threshold."""
+    """Train a student on the annotations of rules. Returns cells of the table: precision, recall
+    and F, and F with a threshold."""
     nlp = train_student(lang, answers, dev_path, folder, incomplete=incomplete)
     dev_corpus = make_reader(dev_path)
     scores = nlp.evaluate(list(examples_to_measure(nlp, dev_corpus))[N_TO_TUNE:])

@@ -1,4 +1,4 @@
-"""Docs with changed words, to measure how much worse a model is on them."""
+"""Make docs with changed words, to measure how much worse a model performs on them."""
 
 import random
 
@@ -11,11 +11,11 @@ CAPITALS = "capitals"
 SHIFTS = (AS_IT_IS, LOWER_CASE, GARBLED)
 
 GARBLED_SHARE = 0.05
-"""The share of characters that are replaced in garbled text."""
+"""The proportion of characters that are replaced in garbled text."""
 
 
 def shift_doc(doc: Doc, shift: str, rng: random.Random) -> Doc:
-    """The same annotated doc in lower case, in capitals, or garbled."""
+    """Convert an annotated doc to lower case or capitals, or garble it."""
     words: list[str] = []
     for token in doc:
         word = token.text
@@ -34,7 +34,7 @@ def shift_doc(doc: Doc, shift: str, rng: random.Random) -> Doc:
 
 
 def garble(character: str, rng: random.Random) -> str:
-    """Replace a character, with the probability `GARBLED_SHARE`, by a letter."""
+    """Replace a character by a letter, with the probability `GARBLED_SHARE`."""
     if rng.random() < GARBLED_SHARE:
         return rng.choice("abcdefghijklmnopqrstuvwxyz")
     return character

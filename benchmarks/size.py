@@ -1,14 +1,16 @@
-"""The size of a linear model, with all weights and pruned: see "Size" in docs/linear.md.
+"""Measure the size of a linear model, with all weights and pruned: see "Size" in docs/linear.md.
 
     OMP_NUM_THREADS=1 python benchmarks/size.py [seeds [models ...]]
 
-Spanish, chunks and GENIA of experiments/linear.cfg, a doc per article, by `costner fit`: with
-`keep_all` and without. Bytes, seconds and memory come from the first seed. F and the calibration
-error (ECE), on development data and without calibration, are means over the seeds. So is F after
-ten more epochs of `fit` on the saved model, on the same docs.
+The corpora are Spanish, chunks and GENIA of experiments/linear.cfg, with a doc per article. Models
+are trained by `costner fit`, with and without `keep_all`. Bytes, seconds and memory are for the
+first seed. F and the calibration error (ECE), on development data and without calibration, are
+means over the seeds, and so is F after training the saved model for ten more epochs on the same
+docs by `fit`.
 
-A pipeline is loaded in its own process, which has loaded it without its component before: by how
-much that process grows, and the least CPU seconds of several times.
+A pipeline is loaded in a separate process, which has already loaded the pipeline without its
+component. The results are the growth of the process, and the lowest CPU seconds of several
+repetitions.
 """
 
 import gc
@@ -47,10 +49,10 @@ MB = 1e6
 
 
 class Model(NamedTuple):
-    """A corpus, and the features of its model: in one pass or in two."""
+    """A corpus, and the features of its model: one pass or two."""
 
     corpus: str
-    document: dict[str, int] | None  # the setting of the features: `ONE_PASS` or `TWO_PASSES`
+    document: dict[str, int] | None  # the feature setting: `ONE_PASS` or `TWO_PASSES`
 
 
 MODELS = {
@@ -104,7 +106,7 @@ def fit_model(model: Model, folder: Path, seed: int, *, keep_all: bool) -> Fitte
 
 
 def train_on(path: Path, output: Path) -> float:
-    """F after more epochs of a saved model."""
+    """Train a saved model for more epochs. Returns its F."""
     config = load_config(path / "config.cfg")
     config["components"]["ner"] = {"source": str(path)}
     config["training"]["max_epochs"] = N_MORE_EPOCHS
@@ -112,7 +114,7 @@ def train_on(path: Path, output: Path) -> float:
 
 
 def score(fitted: Fitted) -> Scores:
-    """The scores of a pipeline, now and after more epochs."""
+    """Compute the scores of a pipeline, now and after more epochs."""
     _, dev_corpus = find_corpora(fitted.nlp)
     assert dev_corpus is not None
     (ner,) = fitted.ners
@@ -130,12 +132,12 @@ def score(fitted: Fitted) -> Scores:
 
 
 def measure_parts(path: Path) -> dict[str, int]:
-    """The bytes of the parts of a saved pipeline."""
+    """Measure the bytes of each part of a saved pipeline."""
     sizes = dict.fromkeys(PARTS, 0)
     model = srsly.msgpack_loads((path / "ner" / "model").read_bytes())
     for shim in chain.from_iterable(model["shims"]):
         saved = srsly.msgpack_loads(shim)
-        if "columns" in saved:  # the features; other shims are the weights of a pass
+        if "columns" in saved:  # the features; other shims contain the weights of a pass
             sizes["label memory"] += len(srsly.msgpack_dumps(saved.pop("memory")))
             sizes["values"] += len(srsly.msgpack_dumps(saved))
         else:
@@ -152,7 +154,7 @@ def measure_parts(path: Path) -> dict[str, int]:
 
 
 def memory_now() -> int:
-    """The memory of this process in bytes, on Linux."""
+    """Get the memory of this process in bytes, on Linux."""
     gc.collect()
     status = Path("/proc/self/status").read_text()
     _, after_name = status.split("VmRSS:")
@@ -161,8 +163,8 @@ def memory_now() -> int:
 
 
 def measure_load(path: str) -> dict[str, float]:
-    """Load a pipeline several times. To be called in a new process. Returns the least CPU
-    "seconds", and the "memory" that the process grew by, in bytes."""
+    """Load a pipeline several times. Call it in a new process. Returns the lowest CPU "seconds",
+    and the growth of the process's "memory" in bytes."""
     lang = load_config(Path(path) / "config.cfg")["nlp"]["lang"]
     blank = spacy.blank(lang)
     blank("All that is loaded once is there now.")
@@ -181,7 +183,7 @@ def measure_load(path: str) -> dict[str, float]:
 
 
 def measure_cost(path: Path) -> Cost:
-    """The costs of a saved pipeline."""
+    """Measure the costs of a saved pipeline."""
     command = [sys.executable, "-W", "ignore", __file__, "--load", str(path)]
     measured = json.loads(subprocess.check_output(command))
     return Cost(measure_parts(path), measured["seconds"], measured["memory"])
@@ -191,7 +193,7 @@ def measure_cost(path: Path) -> Cost:
 
 
 def measure(model: Model, n_seeds: int, *, keep_all: bool) -> tuple[Cost, Scores]:
-    """The cost of a model, and the means of its scores."""
+    """Measure the cost of a model, and the means of its scores."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for part in ("train", "dev"):
@@ -206,7 +208,7 @@ def measure(model: Model, n_seeds: int, *, keep_all: bool) -> tuple[Cost, Scores
 
 
 def make_rows(cost: Cost, scores: Scores) -> dict[str, str]:
-    """The cells of a model, by the head of the row."""
+    """Make the cells of a model, by row heading."""
     rows = {f"{part}, kB": f"{n_bytes / KB:,.0f}" for part, n_bytes in cost.n_bytes.items()}
     rows["all, kB"] = f"{sum(cost.n_bytes.values()) / KB:,.0f}"
     rows["seconds to load"] = f"{cost.seconds:.3f}"
@@ -218,7 +220,7 @@ def make_rows(cost: Cost, scores: Scores) -> dict[str, str]:
 
 
 def main(n_seeds: int, titles: Sequence[str]) -> None:
-    """Print the table: a column for each model, with all weights and pruned."""
+    """Print the table, with two columns for each model: with all weights, and pruned."""
     columns: list[dict[str, Any]] = []
     for title in titles:
         before = make_rows(*measure(MODELS[title], n_seeds, keep_all=True))

@@ -1,5 +1,5 @@
-"""Interleaved timing: tasks take turns, so that a busy machine slows all of them alike. In a turn
-each task is done once, or several times if it is short.
+"""Interleaved timing: tasks take turns, so that a busy machine slows all of them equally. In each
+turn, each task is performed once, or several times if it is short.
 
 `python benchmarks/timing.py` prints the head of RESULTS.md: machine and packages.
 """
@@ -16,16 +16,16 @@ import numpy
 
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "torch", "pytorch-crf", "torch-struct")
 LEAST_SECONDS = 0.005
-"""In a turn, a short task is repeated for this number of seconds."""
+"""Short tasks are repeated for this many seconds per turn."""
 LARGE_BLOCK = 2**24
-"""The memory, in bytes, that a training frees now and then."""
+"""The size in bytes of the memory blocks that training frees occasionally."""
 
 
 class Comparison(NamedTuple):
-    """How a peer compares with ours.
+    """The comparison of a peer with ours.
 
-    seconds (float): Its median time.
-    ratio (float): The median of its time over ours, turn by turn.
+    seconds (float): The peer's median time.
+    ratio (float): The median ratio of the peer's time to ours, turn by turn.
     low (float): The lower quartile of the ratio.
     high (float): The upper quartile.
     """
@@ -42,14 +42,14 @@ def compare(
     turns: int,
     prepare: Callable[[str], object] | None = None,
 ) -> dict[str, Comparison]:
-    """Time tasks against one of them.
+    """Time tasks, and compare them with one of them.
 
-    tasks (dict[str, Callable]): What to time.
-    ours (str): The one that the others are compared with.
-    turns (int): How often each has its turn, at least 2.
-    prepare (Callable | None): Called before each turn with the name of the task, to make
-        what the task takes; this is not timed, and the task not repeated.
-    RETURNS (dict[str, Comparison]): One for each task, ours too.
+    tasks (dict[str, Callable]): The tasks to time, by name.
+    ours (str): The name of the task that the others are compared with.
+    turns (int): The number of turns, at least 2.
+    prepare (Callable | None): Called before each turn with the name of the task, to make the
+        argument of the task. This is not timed, and the task is not repeated.
+    RETURNS (dict[str, Comparison]): A comparison for each task, including ours.
     """
     _settle_memory()
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
@@ -59,7 +59,7 @@ def compare(
             for name, task in tasks.items():
                 seconds[name].append(_time(task, repeats[name]))
     else:
-        # The first turn warms up, as `_repeats` does above. It doesn't count.
+        # The first turn is a warm-up, like `_repeats` above. It doesn't count.
         for turn in range(turns + 1):
             for name, task in tasks.items():
                 argument = prepare(name)
@@ -70,28 +70,29 @@ def compare(
 
 
 def _settle_memory() -> None:
-    """Free a large block once. Some systems (glibc) hand the memory of large arrays back and fetch
-    it again, page by page, until a program has freed larger blocks. Any training does that; a
-    benchmark of small batches would time the fetching of pages."""
+    """Free a large block once. Some systems (glibc) return the memory of large arrays and fetch it
+    again, page by page, until a program has freed larger blocks. Any training does that, but a
+    benchmark with small batches would include the time for fetching pages."""
     bytes_of_float = 8
     numpy.ones(LARGE_BLOCK // bytes_of_float)
 
 
 def _compare(peer_seconds: list[float], our_seconds: list[float]) -> Comparison:
-    """Compare the seconds of a peer and of ours, turn by turn."""
+    """Compare the seconds of a peer with ours, turn by turn."""
     ratios = [peer / ours for peer, ours in zip(peer_seconds, our_seconds)]
     low, middle, high = quantiles(ratios, n=4)
     return Comparison(median(peer_seconds), middle, low, high)
 
 
 def _repeats(task: Callable[[], object]) -> int:
-    """How often a task is repeated in a turn. The task is done once before, to warm up."""
+    """Compute how often to repeat a task per turn. The task is performed once first, as a
+    warm-up."""
     task()
     return max(1, round(LEAST_SECONDS / _time(task, 1)))
 
 
 def _time(task: Callable[..., object], repeats: int, *arguments: object) -> float:
-    """The seconds that a task takes, the mean of several times."""
+    """Measure the mean seconds of a task over several repetitions."""
     began = time.perf_counter()
     for _ in range(repeats):
         task(*arguments)
@@ -99,7 +100,7 @@ def _time(task: Callable[..., object], repeats: int, *arguments: object) -> floa
 
 
 def processor() -> str:
-    """The name of the processor, if the system has it."""
+    """Get the name of the processor, if available."""
     cpuinfo = Path("/proc/cpuinfo")  # on Linux
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -110,7 +111,7 @@ def processor() -> str:
 
 
 def versions() -> str:
-    """The installed packages of the benchmarks, with their versions."""
+    """List the installed packages of the benchmarks, with their versions."""
     packages: list[str] = []
     for package in PACKAGES:
         try:
@@ -125,7 +126,7 @@ def main() -> None:
     from spacy_costner.chain import native  # type: ignore[attr-defined]
 
     print("# Benchmarks\n")
-    print("Written by `make bench`. One thread each; peers and ours take turns in one run.\n")
+    print("Written by `make bench`. Each library uses one thread; all take turns in one run.\n")
     print(f"- machine: {processor()}, {platform.system()} {platform.machine()}")
     print(f"- compiled chain: {native.instruction_sets()[0]}")
     print(f"- Python {platform.python_version()}, {versions()}")

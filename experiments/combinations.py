@@ -1,8 +1,8 @@
-"""Losses, costs and decodings that none of the papers put together, on four corpora, with linear
+"""Combine losses, costs and decodings as none of the papers did, on four corpora, with linear
 models, a CNN and a hybrid.
 
-A method is one loss or two, the second of which starts from the weights after the first. A system
-is an architecture, a method and a decoding; it is new if none of the papers has it.
+A method is one loss, or two losses where the second starts from the weights of the first. A system
+consists of an architecture, a method and a decoding. It is new if it isn't in any of the papers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from .training import BEST_PATH, Block, Stage, filled, linear_block
 
 ARCHITECTURES = ("linear", "CNN", "hybrid")
 SECOND_EPOCHS = 3
-"""With a CNN, the number of epochs of the first loss for one epoch of the second."""
+"""With a CNN, the number of epochs with the first loss for each epoch with the second."""
 
 TAG_ROWS = 500
-"""Rows of the embedding of parts of speech, which configs/cnn.cfg doesn't have."""
+"""The number of rows in the part-of-speech embedding, which isn't in configs/cnn.cfg."""
 
 SPEC = spec("combinations")
 LEARN_RATES = SPEC["learn_rates"]
@@ -32,8 +32,8 @@ Corpus = Mapping[str, Any]
 
 
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
-    """The blocks of the spec of a kind, "losses" or "decodings", with the cost of a corpus and its
-    weight."""
+    """Get the blocks of one kind ("losses" or "decodings") from the spec, filled with the cost of a
+    corpus and its weight."""
     alpha = corpus["multiplier"]  # the value of the corpus is for linear models only
     if architecture == "linear":
         alpha = corpus["alpha"]
@@ -43,16 +43,16 @@ def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str,
 
 
 def methods(architecture: str) -> dict[str, Any]:
-    """The methods of training, by name: their "losses", one after another. Methods with Mixed are
-    for linear models only, to save time."""
+    """Get the training methods of an architecture by name: their "losses", in order. Methods with
+    Mixed are only used for linear models, to save time."""
     if architecture == "linear":
         return dict(SPEC["methods"])
     return {name: method for name, method in SPEC["methods"].items() if "Mixed" not in name}
 
 
 def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
-    """A linear model, the CNN of configs/cnn.cfg or the hybrid of configs/hybrid.cfg, with a share
-    of the learning rate of its sparse features."""
+    """Make the block of a linear model, the CNN of configs/cnn.cfg or the hybrid of
+    configs/hybrid.cfg. The learning rate of sparse features is multiplied by `share`."""
     features = {**SPEC["features"], **corpus["more"]}
     features["windows"] = {**features["windows"], **corpus["windows"]}
     if architecture == "linear":
@@ -71,8 +71,8 @@ def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
 
 
 def tok2vec(attributes: Sequence[str]) -> Block:
-    """The block of the CNN of configs/cnn.cfg, with embeddings of some of the same attributes of
-    tokens, or of TAG."""
+    """Get the block of the CNN in configs/cnn.cfg, with embeddings of the given attributes: some of
+    its own, or TAG."""
     block = load_config(ROOT / "configs" / "cnn.cfg")["components"]["tok2vec"]["model"]
     embed = block["embed"]
     rows_of_attribute = {**dict(zip(embed["attrs"], embed["rows"])), "TAG": TAG_ROWS}
@@ -92,8 +92,8 @@ def stage(
     is_second: bool,
     size: Mapping[str, Any],
 ) -> Stage:
-    """The training with a loss. The second loss of a method has shorter steps, and starts from the
-    weights after the first one, which is stage 0."""
+    """Make the stage that trains with a loss. The second loss of a method uses smaller steps, and
+    starts from the weights after the first loss, which is stage 0."""
     share = 1.0  # of the learning rate
     n_epochs = corpus["epochs"]
     after = None
@@ -104,7 +104,7 @@ def stage(
 
     if architecture == "linear":
         fit = "online"
-        # The spec has a number for the first loss, and one for the second.
+        # The spec has one number for the first loss, and one for the second.
         i = int(is_second)
         settings = {"epochs": [size["epochs"][i]], "batch_size": size["batches"][i]}
     else:
@@ -130,7 +130,7 @@ def make_trials(
 ) -> tuple[list[Trial], list[list[tuple[str, str]]]]:
     """Make the trials of a corpus: one for each first loss, architecture and seed. The stages of a
     trial are the training with this loss, and then with each second loss. Also returns the
-    architecture and the method of each stage of each trial. For the size see combinations.cfg."""
+    architecture and method of each stage of each trial. For the size, see combinations.cfg."""
     corpus = CORPORA[name]
     data: dict[str, Any] = {}
     for part in ("train", "dev", "test"):
@@ -148,7 +148,8 @@ def make_trials(
         for first_method, losses in losses_of.items():
             if len(losses) > 1:
                 continue
-            # The methods that begin with this loss share its training. It is the first of them.
+            # The methods that start with this loss share its training. The method with only this
+            # loss comes first.
             same_start = [method for method in losses_of if losses_of[method][:1] == losses]
             stages: list[Stage] = []
             for method in same_start:
@@ -162,8 +163,8 @@ def make_trials(
 
 def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     """Run all methods with all architectures and seeds on a corpus. Returns a system for each
-    architecture, method and decoding. "is_new" in its settings is whether none of the papers has
-    it."""
+    architecture, method and decoding. "is_new" in its settings says whether it isn't in any of the
+    papers."""
     corpus = CORPORA[name]
     trials, keys_of_trials = make_trials(name, size)
     decodings = blocks("decodings", corpus)
@@ -199,10 +200,11 @@ COLUMNS = {
     "average cost, best path": (COST, BEST_PATH),
     "average cost, least cost": (COST, "least cost"),
 }
-"""Of the table of scores: score and decoding, None for the threshold of the architecture."""
+"""The score and decoding of each column in the score table. None: the threshold of the
+architecture."""
 
 THRESHOLDS = {"linear": "threshold 0.3", "CNN": "threshold 0.4", "hybrid": "threshold 0.4"}
-"""The decoding with a threshold that the table shows for each architecture."""
+"""The threshold decoding shown in the table for each architecture."""
 
 ALWAYS_SHOWN = ("Sequential", "SoftmaxMargin")
 
@@ -210,10 +212,10 @@ BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
 
 
 def scores_text(systems: Sequence[System], *scores: Score) -> str:
-    """The scores on the test set; and by each of `scores` the best new system compared with the
-    best system of the papers, both chosen on the dev set: for each architecture, and then the best
-    of all other architectures with the papers' best linear model. The papers only have linear
-    models."""
+    """Make both tables of a corpus. The first contains the scores on the test set. The second
+    compares, for each of `scores`, the best new system with the best system of the papers, both
+    chosen on the dev set: first for each architecture, then the best of all other systems with the
+    papers' best linear model, because the papers only have linear models."""
     new_and_published: list[tuple[list[System], list[System]]] = []
     published_linear: list[System] = []
     all_but_published_linear: list[System] = []
@@ -240,12 +242,13 @@ def scores_text(systems: Sequence[System], *scores: Score) -> str:
 
 
 def score_table(systems: Sequence[System]) -> str:
-    """The mean scores on the test set, with the deviation of the first: for each architecture, the
-    methods that are always shown, and the methods that are the best in a column."""
+    """Make the table of mean scores on the test set, with the standard deviation of the first
+    score. For each architecture, it contains the methods that are always shown, and the best
+    methods of each column."""
     rows: list[list[str]] = []
     for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
-        # The cells of each method, such as "81.23 ± 0.12", and their means alone, "81.23": as they
-        # are shown, so that methods with the same mean are both the best.
+        # The cells of each method, such as "81.23 ± 0.12", and only their means, "81.23". The means
+        # are compared as displayed, so methods that show the same mean are tied.
         cells_of: dict[str, list[str]] = {}
         means_of: dict[str, list[str]] = {}
         for method, systems_of_method in groupby(group, lambda system: system.settings["method"]):
@@ -260,7 +263,7 @@ def score_table(systems: Sequence[System]) -> str:
 
         shown_methods = set(ALWAYS_SHOWN)
         for i, (score, _) in enumerate(COLUMNS.values()):
-            # Higher is better, also of costs.
+            # With the sign, higher is better, also for costs.
             values = {method: score.sign * float(means_of[method][i]) for method in means_of}
             best_value = max(values.values())
             shown_methods.update(method for method in values if values[method] == best_value)
@@ -273,8 +276,8 @@ def score_table(systems: Sequence[System]) -> str:
 
 
 def best_row(new: Sequence[System], published: Sequence[System], score: Score) -> list[object]:
-    """The best of the new systems compared with the best of the papers' systems. Both are chosen on
-    the dev set and compared on the test set, with the counts of all seeds of a doc."""
+    """Compare the best new system with the best of the papers' systems. Both are chosen on the dev
+    set and compared on the test set, with each doc's counts summed over seeds."""
     best_new = best_on_dev(new, score)
     best_published = best_on_dev(published, score)
     baseline = best_published.with_seeds_summed()
@@ -287,8 +290,8 @@ def best_row(new: Sequence[System], published: Sequence[System], score: Score) -
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """A section for each corpus. If the cost is the cost of a tree, it also decides which system is
-    the best."""
+    """Write a section for each corpus. If the cost comes from a tree, systems are also compared by
+    cost."""
     sections = []
     for name, corpus in CORPORA.items():
         scores = (F, COST) if corpus["cost"] == "tree" else (F,)

@@ -1,5 +1,5 @@
-"""Higashiyama et al.: the perceptrons and passive-aggressive with the cost of a tree, on ten folds
-of GENIA. Methods are tuned on a part of the first fold's training data."""
+"""Higashiyama et al.: the perceptrons and the passive-aggressive algorithm with a tree cost, on ten
+folds of GENIA. Methods are tuned on part of the first fold's training data."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -31,15 +31,15 @@ FEATURES = {
         "min_count": {kind: OURS["min_count"][kind] for kind in ("prefix", "suffix")},
     },
 }
-"""Ours also have pairs of neighbouring words and shapes. These replace the paper's features of
-pairs of tags, which the library doesn't have."""
+"""Ours include pairs of neighbouring words and shapes. They replace the paper's features for pairs
+of tags, which the library doesn't have."""
 
 Tuned = dict[str, list[System]]
-"""By method, the systems of all settings that were tried."""
+"""The systems of all tried settings, by method."""
 
 
 def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
-    """The training with a value of the tuned setting: see `training.fit_online`."""
+    """Make the stage that trains with a value of the tuned setting: see `training.fit_online`."""
     return {
         "fit": "online",
         "loss": filled(method["loss"], **COSTS, value=value),
@@ -50,7 +50,7 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
 
 def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, dict[str, System]]:
     """Tune the methods on a split, and test them. Returns the systems that were tried, and the
-    system of each method with the chosen setting. For splits and sizes see
+    system of each method with the chosen setting. For splits and sizes, see
     hierarchical_cost.cfg."""
     split = SPLITS[name]
     data = {
@@ -58,7 +58,7 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
         "by_abstract": split["by_abstract"],
         "limit": size["limit"],
     }
-    # Methods are tuned on a part of the training data of the first fold.
+    # Methods are tuned on part of the first fold's training data.
     held_out = {**data, "fold": 0, "held_out": True}
     trials: list[Trial] = []
     for method in split["methods"]:
@@ -80,20 +80,20 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
 
 
 def most_epochs(split: str, method: str, size: Mapping[str, Any]) -> int:
-    """The largest number of epochs that is tried for a method: its own or by default that of the
-    split, but not more than the size has."""
+    """Get the largest number of epochs to try for a method: the method's setting, by default the
+    split's, but at most the number in `size`."""
     epochs = METHODS[method].get("epochs", SPLITS[split]["epochs"])
     return min(epochs, size["epochs"])
 
 
 def best_setting(tuned: Sequence[System]) -> dict[str, Any]:
-    """The value and the number of epochs with the least cost. If several are equally good, the
-    smallest."""
+    """Get the value and the number of epochs with the lowest cost. If several are equally good, get
+    the smallest."""
 
     def value_and_epochs(system: System) -> tuple[float, int]:
         return system.settings["value"], system.settings["epochs"]
 
-    # If several are equally good, `best_on_dev` takes the first.
+    # If several are equally good, `best_on_dev` chooses the first.
     smallest_first = sorted(tuned, key=value_and_epochs)
     return dict(best_on_dev(smallest_first, COST).settings)
 
@@ -103,15 +103,15 @@ Outcomes = Mapping[str, Mapping[str, System]]
 
 
 def cells(system: System) -> Figures:
-    """The average cost with the value and epochs that were chosen."""
+    """Format the average cost, with the chosen value and number of epochs."""
     settings = system.settings
     cost = system.spread(AVERAGE_COST)
     return {"cost": f"{cost} | {settings['value']:g} | {settings['epochs']}"}
 
 
 def table_of_levels(outcomes: Outcomes) -> str:
-    """F at each level of the tree, where categories are replaced by their parents at this level.
-    The root is level 1."""
+    """Make the table of F at each level of the tree, with categories replaced by their ancestors at
+    this level. The root is level 1."""
     rows = []
     for name, systems in outcomes.items():
         for method in PERCEPTRONS:
@@ -124,7 +124,7 @@ def table_of_levels(outcomes: Outcomes) -> str:
 
 
 def table_of_differences(outcomes: Outcomes) -> str:
-    """How far the tree cost is from the other costs, and whether this may be chance."""
+    """Make the table of differences between the tree cost and the other costs, with p-values."""
     rows: list[list[object]] = []
     scores = (AVERAGE_COST, F_SCORE)
     for name, systems in outcomes.items():
@@ -139,7 +139,7 @@ def table_of_differences(outcomes: Outcomes) -> str:
 
 
 def least_costs(tuned: Sequence[System]) -> dict[float, float]:
-    """The cost at the best number of epochs, of each value, from the smallest value."""
+    """Get the cost of each value at its best number of epochs, in ascending order of values."""
     least_cost: dict[float, float] = {}
     for system in sorted(tuned, key=lambda system: system.settings["value"]):
         value = system.settings["value"]
@@ -149,7 +149,7 @@ def least_costs(tuned: Sequence[System]) -> dict[float, float]:
 
 
 def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
-    """Draw the average cost against alpha, as in figure 2, on a log scale: a line for each cost
+    """Plot the average cost against alpha, as in figure 2, on a log scale: a line for each cost
     that the perceptron was tuned with, and one for alpha = 0."""
     with drawing() as figure_class:
         figure = figure_class(figsize=(4.8, 3.6), layout="constrained")
@@ -171,7 +171,7 @@ def draw(tuned: Mapping[str, Sequence[System]]) -> Any:
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Tables 1, 2 and 3, and figure 2."""
+    """Make tables 1, 2 and 3, and figure 2."""
     tuned: dict[str, Tuned] = {}
     outcomes: dict[str, dict[str, System]] = {}
     for name in SPLITS:

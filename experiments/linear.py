@@ -1,7 +1,7 @@
-"""The linear model with its features of documents, against the features of windows only.
+"""The linear model with document features, compared with window features only.
 
-A system is a set of features, such as those with label memory: see linear.cfg. It is trained with
-several losses and seeds.
+A system is a set of features, such as the features with label memory: see linear.cfg. Each system
+is trained with several losses and seeds.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Corpus = Mapping[str, Any]
 
 
 def features(corpus: Corpus, name: str) -> Block:
-    """The features of a system on a corpus."""
+    """Get the features of a system on a corpus."""
     plain = SPEC["plain"]
     of_system = filled(SPEC["systems"][name], unit=corpus["unit"])
     return {
@@ -33,7 +33,7 @@ def features(corpus: Corpus, name: str) -> Block:
 
 
 def stage(corpus: Corpus, name: str, loss: str, seed: int, epochs: int) -> Stage:
-    """The training of a system."""
+    """Make the stage that trains a system."""
     return {
         "fit": "online",
         "model": {**SPEC["model"], "features": features(corpus, name)},
@@ -45,7 +45,7 @@ def stage(corpus: Corpus, name: str, loss: str, seed: int, epochs: int) -> Stage
 
 
 def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
-    """F and the cost of all systems on a corpus: a row for each."""
+    """Make the table of F and cost on a corpus, with a row for each system, loss and decoding."""
     data: dict[str, Any] = {"documents": corpus["documents"]}
     for part in ("train", "dev", "test"):
         file, begin, end = corpus[part]
@@ -60,12 +60,12 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
 
     rows: list[list[object]] = []
     for name, loss in product(corpus["systems"], corpus["losses"]):
-        key = f"{corpus['title']}-{loss}".replace(",", "")  # becomes a part of file names
+        key = f"{corpus['title']}-{loss}".replace(",", "")  # used in file names
         trials: list[Trial] = []
         for seed in size["seeds"]:
             stages = [stage(corpus, name, loss, seed, size["epochs"])]
             trials.append(Trial(name, f"{key}-{seed}", data, stages))
-        # A trial has one look, at its end.
+        # A trial has a single look, at its end.
         looks = [look for (look,) in train_all(run, trials, decodings=decodings, cost=cost)]
         for decoding in shown_decodings:
             trained = system(name, looks, decoding)
@@ -76,6 +76,6 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """A section for each corpus."""
+    """Write a section for each corpus."""
     sections = [f"### {corpus['title']}\n\n{table(run, corpus, size)}" for corpus in CORPORA]
     return {"corpora": "\n\n".join(sections)}

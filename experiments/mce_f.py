@@ -1,7 +1,7 @@
 """Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F.
 
-A criterion of training is a row of the tables. Its settings, such as the penalty, are chosen on a
-development part. Then it is trained on all training data and scored on the test part.
+A training criterion is a row of the tables. Its settings, such as the penalty, are chosen on a
+development part. It is then trained on all training data and scored on the test part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ from .scores import WHOLE, F, System, Trial, best_on_dev, compare, mcnemar, test
 from .training import Stage, features_of, in_turn, linear_block
 
 DEVELOPMENT = 2000
-"""The number of sentences at the end of the training data on which settings are chosen, if the
-corpus has no development part: footnote 3."""
+"""If a corpus has no development part, settings are chosen on this many sentences at the end of the
+training data: footnote 3."""
 
 SPEC = spec("mce_f")
 TASKS = {name: {"scheme": "IOB2", **task} for name, task in SPEC["tasks"].items()}
@@ -26,24 +26,24 @@ ML_ONLINE = "ML, online"
 BY_F = "MCE-F"
 BY_EXPECTED_F = "MCE-F, expected counts"
 FROM_0 = ", from 0"
-"""Behind the names of the rows of table 1, which start from weights of 0."""
+"""The suffix for the rows of table 1, which start from weights of 0."""
 
 Task = Mapping[str, Any]
 """A task of the paper, or a replacement: see mce_f.cfg."""
 
 Setting = Mapping[str, Any]
 """How a criterion is trained: the "title" in the tables, the "fit" with its "settings", and the
-settings of the "optimizer", if it has one."""
+settings of the "optimizer", if any."""
 
 Criterion = Mapping[str, Any]
-"""A row of the tables: the "loss"; whether it starts "from_map", or from weights of 0; the settings
-that are "tried" on the development part; the "seeds" for the order of the sentences, for the test
-part."""
+"""A row of the tables: the "loss"; whether training starts "from_map" or from weights of 0; the
+settings "tried" on the development part; and, for the test part, the "seeds" for the order of the
+sentences."""
 
 
 def batch(n: int | None, max_iter: int | None = None) -> Setting:
-    """L-BFGS with the penalty |w|^2 / C, C = 10^n, or without one where n is None; stopped after
-    `max_iter` iterations."""
+    """Make the setting for L-BFGS with the penalty |w|^2 / C, C = 10^n, or without a penalty if n
+    is None. Training stops after `max_iter` iterations."""
     title = "no penalty"
     c2 = 0.0
     if n is not None:
@@ -56,7 +56,7 @@ def batch(n: int | None, max_iter: int | None = None) -> Setting:
 
 
 def online(learn_rate: float, epochs: int = 5) -> Setting:
-    """AdaGrad with averaged weights, four sentences at a time."""
+    """Make the setting for AdaGrad with averaged weights, four sentences at a time."""
     return {
         "title": f"steps of {learn_rate}",
         "fit": "online",
@@ -66,8 +66,8 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
 
 
 def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
-    """The rows of a task, MAP first. `size` has the settings of the task in [full] or [quick] of
-    the spec."""
+    """Make the rows of a task, MAP first. `size` contains the task's settings in [full] or [quick]
+    of the spec."""
     settings_of_group = {
         "MAP": [batch(n) for n in size["exponents"]],
         "stopped": [batch(None, 50)],
@@ -90,14 +90,14 @@ def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
 
 
 def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
-    """The training data and a part, "dev" or "test": see `corpora.read`. If a task has no
-    development part, the end of the training data is used. `limit` is the most sentences of each
-    file."""
+    """Get the training data and a part, "dev" or "test": see `corpora.read`. If a task has no
+    development part, the end of the training data is used. `limit` is the maximum number of
+    sentences per file."""
     train_file = task["files"]["train"]
     file_of_part = task["files"].get(part)
     if file_of_part is not None:
         return {"train": [train_file, 0, limit], part: [file_of_part, 0, limit]}
-    # The sentence at which the part begins, as in a slice.
+    # The sentence at which the part starts, as in a slice.
     begin = -DEVELOPMENT  # counted from the end
     if limit is not None:
         begin = limit - min(DEVELOPMENT, limit // 4)
@@ -105,7 +105,7 @@ def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
 
 
 def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
-    """The training of a row."""
+    """Make the stage that trains a row."""
     features = {**features_of("mce_f"), **SPEC["features"][task["features"]]}
     return {
         "model": linear_block(features, **setting["optimizer"]),
@@ -120,9 +120,10 @@ def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
 def trials(
     name: str, limit: int | None, part: str, rows: Mapping[str, Criterion], start: Any = ()
 ) -> list[Trial]:
-    """The trials of rows on a part of a task, "dev" or "test": each setting that a row tries, on
-    the test part with each of its seeds, on the development part with one seed. Rows that start
-    from MAP begin with the stages of `start`. The limit is the most sentences of each file."""
+    """Make the trials of rows on a part of a task, "dev" or "test": one for each setting of a row
+    and, on the test part, each of its seeds. The development part uses one seed. Rows that start
+    from MAP start with the stages in `start`. `limit` is the maximum number of sentences per
+    file."""
     task = TASKS[name]
     data = data_of(task, part, limit)
     all_trials = []
@@ -141,23 +142,22 @@ def trials(
 def systems_of(
     run: Runner, name: str, rows: Mapping[str, Criterion], limit: int | None = None
 ) -> list[System]:
-    """Settings are chosen on the development part. Then the models are trained with them on all
-    training data and scored on the test part. Returns a system for each row. Its "setting" is the
-    chosen one. MAP is the first row, and tries a smaller C first. See `trials` for the
-    arguments."""
+    """Choose settings on the development part, train the models with them on all training data, and
+    score them on the test part. Returns a system for each row, with the chosen "setting". MAP is
+    the first row, and tries smaller values of C first. See `trials` for the arguments."""
 
     def choose(rows: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
-        """The system of each row with the setting that is best on the development part."""
+        """Get the system of each row with the best setting on the development part."""
         systems_of_rows = tune(run, trials(name, limit, "dev", rows, start))
         return {row: best_on_dev(systems) for row, systems in systems_of_rows.items()}
 
     def stages_of_map(settings_in_turn: Sequence[Setting]) -> list[Stage]:
-        """MAP with one setting after another, each from the previous weights."""
+        """Train MAP with one setting after another, each from the previous weights."""
         first_stage = stage(TASKS[name], map_row, settings_in_turn[0])
         return in_turn(first_stage, [setting["settings"] for setting in settings_in_turn])
 
-    # MAP first, as others start from it. It is trained from one C to the next, which finds the same
-    # weights in less time than from 0.
+    # MAP comes first, because others start from it. It is trained from one C to the next, which
+    # gives the same weights in less time than starting from 0.
     map_row = rows["MAP"]
     data = data_of(TASKS[name], "dev", limit)
     map_on_dev = Trial("MAP", f"{name}-dev", data, stages_of_map(map_row["tried"]))
@@ -168,14 +168,14 @@ def systems_of(
     map_settings = map_row["tried"][: position + 1]
     best = {"MAP": best_map._replace(settings={"setting": map_settings[-1]})}
 
-    # Then the other rows that have several settings.
+    # The other rows with several settings.
     rows_with_choice: dict[str, Criterion] = {}
     for criterion, row in rows.items():
         if criterion != "MAP" and len(row["tried"]) > 1:
             rows_with_choice[criterion] = row
     best |= choose(rows_with_choice, stages_of_map(map_settings[-1:]))
 
-    # All rows on the test part, with what was chosen.
+    # All rows on the test part, with the chosen settings.
     chosen_rows = dict(rows)
     for criterion, system in best.items():
         chosen_rows[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
@@ -193,7 +193,7 @@ def systems_of(
 
 
 def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
-    """The section of a task with its table, or with the files that are missing for it."""
+    """Write the section of a task, with its table or a list of missing files."""
     task = TASKS[name]
     missing_files = [file for file in task["files"].values() if not (ROOT / file).exists()]
     if missing_files:
@@ -212,7 +212,7 @@ def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
 
 
 def against_online(systems: Sequence[System]) -> str:
-    """The gain of MCE-F over the likelihood that is trained in the same way from the same weights:
+    """Describe the gain of MCE-F over the likelihood trained in the same way from the same weights:
     from MAP and, if the task has these rows, from 0."""
     system_by_name = {system.name: system for system in systems}
     sentences: list[str] = []
@@ -237,8 +237,8 @@ HEADER = (
 def table_row(
     system: System, by_map: System, published: Mapping[str, Sequence[float]]
 ) -> list[object]:
-    """The row of a system in the table, with the columns of HEADER. `by_map` is the system of MAP,
-    `published` has the paper's F and share of right sentences, by criterion."""
+    """Make the table row of a system, with the columns of HEADER. `by_map` is the system of MAP,
+    `published` contains the paper's F and percentage of correct sentences, by criterion."""
     setting = system.settings["setting"]["title"]
     dev_f: object = ""
     if len(system.dev):
@@ -266,12 +266,12 @@ def table_row(
 
 
 def interval(difference: Difference) -> str:
-    """A difference with its interval of 95 %."""
+    """Format a difference with its 95 % interval."""
     return f"{difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """All tables."""
+    """Make all tables."""
     sections = [section(run, name, size[name]) for name in size["tasks"]]
     exponents = sorted({n for name in size["tasks"] for n in size[name]["exponents"]})
     figures = {"development": DEVELOPMENT, "ml_online": ML_ONLINE, "exponents": exponents}

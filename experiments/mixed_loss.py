@@ -1,7 +1,7 @@
 """Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction": losses
 between the loss of whole paths and the loss of single tags, on CoNLL-2002 Spanish.
 
-A fit is a way of training, such as L-BFGS ("batch"): see `training.FITS`. "seq" is the loss of
+A fit is a training method, such as L-BFGS ("batch"): see `training.FITS`. "seq" is the loss of
 whole paths, the likelihood.
 """
 
@@ -19,14 +19,14 @@ from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
 LOSSES: dict[str, Block] = SPEC["losses"]
-# The published figures, by score or size and by loss.
+# The published figures, by score or size, then by loss.
 PAPER_1 = {row: dict(zip(LOSSES, figures)) for row, figures in SPEC["paper_1"].items()}
 PAPER_2 = {row: dict(zip(LOSSES, figures)) for row, figures in SPEC["paper_2"].items()}
 
 FEATURES = features_of("mixed_loss")
 
 Fits = Mapping[str, Sequence[System]]
-"""By loss, the systems of one training after another."""
+"""For each loss, the systems of successive trainings."""
 
 
 def trial(
@@ -36,31 +36,31 @@ def trial(
     settings: Sequence[Mapping[str, Any]],
     fit: str = "batch",
 ) -> Trial:
-    """A loss, trained with one setting of a fit (one of `training.FITS`) after another, each time
-    from the weights so far. The name of the run begins with `name`, followed by the loss: see
-    mixed_loss.cfg. It learns from the first `limit` sentences of the training data, by default from
-    all."""
+    """Make the trial of a loss. It is trained with one setting of a fit (one of `training.FITS`)
+    after another, each from the previous weights, on the first `limit` training sentences, or on
+    all of them by default. The name of the run is `name`, followed by the loss: see
+    mixed_loss.cfg."""
     stage = {"fit": fit, "loss": LOSSES[loss], "model": linear_block(FEATURES)}
     data = parts_of("assets/conll2002_es/esp", limit)
     return Trial(loss, name, data, in_turn(stage, settings))
 
 
 def prior(variance: float, tolerance: float = 1e-2) -> Mapping[str, float]:
-    """The settings of a training with a Gaussian prior."""
+    """Get the settings for training with a Gaussian prior."""
     return {"c2": 1 / (2 * variance), "tolerance": tolerance}
 
 
 def variance(fit: System) -> str:
-    """The variance of the prior of a fit."""
+    """Format the variance of the prior of a fit."""
     return f"{1 / (2 * fit.settings['c2']):g}"
 
 
 def table_1(fits: Mapping[str, System]) -> str:
-    """All sentences: the paper's precision, recall and F and ours, by loss, including "seq"; and
-    whether F differs from the F of "seq" by more than chance."""
+    """Make table 1, for all sentences: precision, recall and F for each loss, in the paper and
+    here, with p-values for the difference of F from the F of "seq". The losses include "seq"."""
     rows: list[list[object]] = []
     for score in (PRECISION, RECALL, F):
-        # A fit has a single seed, whose score is the only one.
+        # A fit has a single seed, so it has a single score.
         our_scores = [fit.on("test", score)[0] for fit in fits.values()]
         rows.append([f"{score.name}, paper", *(PAPER_1[score.name][loss] for loss in fits)])
         rows.append([f"{score.name}, here", *our_scores])
@@ -69,7 +69,7 @@ def table_1(fits: Mapping[str, System]) -> str:
     (differences,) = compare(list(fits.values()), fits["seq"], n_samples=n_samples)
     p_values: list[object] = []
     for loss, difference in zip(fits, differences):
-        p_values.append("" if loss == "seq" else difference.p)  # none against itself
+        p_values.append("" if loss == "seq" else difference.p)  # no comparison with itself
     rows += [
         ["p of F against seq", *p_values],
         ["F of the development set", *dev_f],
@@ -79,7 +79,8 @@ def table_1(fits: Mapping[str, System]) -> str:
 
 
 def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
-    """The first sentences: the paper's figures and ours, by size and on the average of sizes."""
+    """Make table 2, for the first sentences: the paper's figures and ours for each size, and their
+    means over sizes."""
     published_f: list[list[float]] = []
     our_f: list[list[float]] = []
     for size, fits_of_size in fits.items():
@@ -95,7 +96,8 @@ def table_2(fits: Mapping[int, Fits], losses: Sequence[str]) -> str:
 
 
 def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> list[float]:
-    """The mean F of development and test set, for each loss after the i-th training."""
+    """Compute the mean F of the development and test sets, for each loss after the i-th
+    training."""
     means: list[float] = []
     for loss in losses:
         fit = fits[loss][i]
@@ -106,13 +108,13 @@ def mean_f(fits: Fits, losses: Sequence[str], i: int = 0) -> list[float]:
 
 
 def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
-    """The mean of each column."""
+    """Compute the mean of each column."""
     return numpy.mean(rows, axis=0).tolist()
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Both tables. The second one is made first, as it is cheaper. The variances of table 1 that
-    are in one list are tried one after another, each from the previous weights."""
+    """Make both tables. Table 2 comes first, because it is cheaper. For table 1, the variances in
+    the same list are tried one after another, each from the previous weights."""
     losses = size["losses"]
     tolerance = size["tolerance"]
     cg_settings = [{"tolerance": tolerance}]

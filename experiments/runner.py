@@ -1,7 +1,8 @@
-"""Runs what the spec of an experiment lists, keeps the results, and fills in its page.
+"""Run an experiment as its spec describes, cache the results, and fill in its template.
 
-A run is a function with arguments. Several runs are called in other processes. The result is kept
-in a file, and read from there the next time. A page has places in braces for figures.
+A run is a function with arguments. If there are several runs, they are called in other processes.
+The result is saved in a file, which is read the next time. A template has placeholders in braces
+for the figures.
 """
 
 import platform
@@ -31,11 +32,11 @@ PAGE = ROOT / "docs" / "reproduction.md"
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "scipy")
 
 Figures = dict[str, Any]
-"""The contents of the places of a page: numbers, words and tables."""
+"""The values for the placeholders of a template: numbers, words and tables."""
 
 
 class Runner:
-    """Runs what has no result yet, and adds up the CPU time of all."""
+    """Executes runs that have no cached result yet, and adds up the CPU time of all runs."""
 
     def __init__(
         self,
@@ -45,9 +46,9 @@ class Runner:
     ) -> None:
         """Initialize.
 
-        folder (Path): Where results are kept, in files named by the runs.
+        folder (Path): The folder for the results, in files named after the runs.
         make_executor (MakeExecutor | None): See `spacy_costner.workflows.executors.run_all`.
-        figures (Path | None): The folder of pictures. None: the folder of the results.
+        figures (Path | None): The folder for pictures. None: the folder for the results.
         """
         self.folder = folder
         self.make_executor = make_executor
@@ -55,11 +56,11 @@ class Runner:
         self.seconds = 0.0
 
     def __call__(self, runs: Sequence[Run]) -> list[Any]:
-        """Run what has no cached result. Returns what each function returned, in the order of the
-        runs.
+        """Execute the runs that have no cached result. Returns the return values of all runs, in
+        order.
 
         runs (Sequence[Run]): The runs, with different names.
-        RAISES (ValueError): If any run failed, after the others have ended.
+        RAISES (ValueError): If any run failed. The other runs are finished first.
         """
         results: dict[str, Any] = {}
         missing: list[Run] = []
@@ -87,12 +88,12 @@ class Runner:
         return [result.value for result in done]
 
     def grid(self, name: str, function: Callable[..., Any], **values: Any) -> dict[Any, Any]:
-        """Run a function with all combinations of values of its arguments.
+        """Run a function with all combinations of argument values.
 
-        name (str): What the names of the runs begin with.
+        name (str): The prefix for the names of the runs.
         function (Callable[..., Any]): The function.
         **values (Any): The values of each argument.
-        RETURNS (dict[Any, Any]): The results, by the combination, a tuple of values.
+        RETURNS (dict[Any, Any]): The results by combination, which is a tuple of values.
         """
         combinations = list(product(*values.values()))
         runs: list[Run] = []
@@ -102,7 +103,7 @@ class Runner:
         return dict(zip(combinations, self(runs)))
 
     def picture(self, name: str, figure: Any) -> str:
-        """Save a figure of matplotlib for the page. Returns the name of the file."""
+        """Save a matplotlib figure for the page. Returns the file name."""
         self.figures.mkdir(parents=True, exist_ok=True)
         save_figure(figure, self.figures / f"{name}.svg")
         return f"{name}.svg"
@@ -111,13 +112,13 @@ class Runner:
 def run_experiment(
     name: str, *, quick: bool, jobs: int, variant: str | None = None, address: str | None = None
 ) -> str:
-    """Run an experiment. Returns its section of the page, which is written unless it is quick. A
-    variant has a section of its own.
+    """Run an experiment. Returns its section of the page, and writes it to the page unless `quick`.
+    A variant has a separate section.
 
     name (str): The name of its files in experiments/.
-    quick (bool): Whether to run a small part of it only.
-    jobs (int): Runs at a time, on this machine.
-    variant (str | None): The name of other settings in the spec, or None.
+    quick (bool): Whether to run only a small part.
+    jobs (int): The number of parallel runs, on this machine.
+    variant (str | None): The name of alternative settings in the spec, or None.
     address (str | None): The Ray cluster to run on, instead of this machine.
     """
     section_name = name
@@ -137,12 +138,12 @@ def run_experiment(
 
 
 def section(name: str, runner: Runner, quick: bool, variant: str | None = None) -> str:
-    """Run an experiment and fill in its page with its size in the spec, its results, and where they
-    come from."""
+    """Run an experiment, and fill in its template with its size in the spec, its results and their
+    provenance."""
     size = size_of(spec(name), quick, variant)
     module = import_module(f"experiments.{name}")
     figures = module.experiment(runner, size)
-    # The runner has the seconds of all runs only now.
+    # Only now does the runner have the seconds of all runs.
     command = name
     text = template(name)
     if variant is not None:
@@ -154,13 +155,13 @@ def section(name: str, runner: Runner, quick: bool, variant: str | None = None) 
 
 
 def spec(name: str) -> Config:
-    """The spec of an experiment: corpora, settings, methods, grids, published figures."""
+    """Load the spec of an experiment: corpora, settings, methods, grids, published figures."""
     return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
 
 
 def size_of(config: Mapping[str, Any], quick: bool, variant: str | None = None) -> dict[str, Any]:
-    """How much is run: the settings in [full] of a spec, some of which a variant replaces, and then
-    [quick]. Raises an error if the spec doesn't have the variant."""
+    """Get the size of an experiment: the settings in [full] of the spec, overridden by the variant,
+    then by [quick]. Raises an error if the spec doesn't contain the variant."""
     size = dict(config["full"])
     if variant is not None:
         variants = config.get("variants", {})
@@ -174,7 +175,7 @@ def size_of(config: Mapping[str, Any], quick: bool, variant: str | None = None) 
 
 
 def provenance(command: str, seconds: float) -> str:
-    """Where figures come from: the command, the time of all runs, the versions."""
+    """Describe where figures come from: the command, the total time of the runs, the versions."""
     versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     return (
         f"`python -m experiments {command}`, {date.today()}: {seconds / 60:.0f} minutes of one "
@@ -183,7 +184,7 @@ def provenance(command: str, seconds: float) -> str:
 
 
 def template(name: str) -> str:
-    """The page of an experiment, with places in braces for the figures."""
+    """Read the template of an experiment, with placeholders in braces for the figures."""
     return (ROOT / "experiments" / f"{name}.md").read_text(encoding="utf8")
 
 
@@ -191,7 +192,7 @@ class _PageFormatter(Formatter):
     """Formats numbers and text as `str.format` does, and lists as "1, 2 or 3"."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """The text in a place of a page. The format of a list is the text before the last item:
+        """Format the value of a placeholder. The format of a list is the text before the last item:
         {sizes: or }."""
         if not isinstance(value, list):
             return str(super().format_field(value, format_spec))
@@ -208,13 +209,13 @@ class _PageFormatter(Formatter):
 
 
 def fill(text: str, figures: Mapping[str, Any]) -> str:
-    """Fill in a template: replace each name in braces by its figure."""
+    """Fill in a template: replace each name in braces with its figure."""
     return _PageFormatter().vformat(text, (), figures).strip()
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Write a section to a page. It replaces the section with the same name, or is added at the
-    end."""
+    """Write a section to a page. The section replaces an existing one with the same name, or is
+    added at the end."""
     begin = f"<!-- {name} -->"
     end = f"<!-- end of {name} -->"
     section = f"{begin}\n\n{text}\n\n{end}"

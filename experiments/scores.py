@@ -1,7 +1,7 @@
-"""From runs to scores of systems: settings are tried on the dev part, chosen ones are trained for
-the test part, and differences are tested.
+"""Turn runs into scores: try settings on the dev part, train with the chosen settings for the test
+part, and test differences for significance.
 
-A trial is a training that is to be done. A look is the counts of its model. A system is the looks
+A trial is a planned training. A look contains the counts of its model. A system contains the looks
 of models that were trained in the same way. Sums and counts have a column for each of COUNTS.
 """
 
@@ -37,7 +37,7 @@ class Score(NamedTuple):
     compute (Callable[[FloatsXd], FloatsXd]): Computes the score from sums of COUNTS. Shape:
         (..., columns) to (...)
     sign (int): 1 if higher is better, -1 if lower is better.
-    digits (int): The digits after the point in tables.
+    digits (int): The number of decimals in tables.
     """
 
     name: str
@@ -55,16 +55,15 @@ WHOLE = Score("sentences right", lambda sums: 100 * ratio(sums[..., 5], sums[...
 
 
 class System(NamedTuple):
-    """The models that were trained in the same way, one for each seed or fold, by their right and
-    wrong answers.
+    """The counts of models that were trained in the same way, one for each seed or fold.
 
     name (str): The name.
-    dev (Floats2d): The sums of COUNTS over the dev part, of each seed. Shape: (seeds, columns)
-    test (Sequence[Floats2d]): The COUNTS of the test part, of each seed or fold. Shape: each
+    dev (Floats2d): The sums of COUNTS over the dev part, for each seed. Shape: (seeds, columns)
+    test (Sequence[Floats2d]): The COUNTS of the test part, for each seed or fold. Shape: each
         (docs, columns)
-    settings (Mapping[str, Any]): Its settings of training, and others that distinguish it.
-    wrong_tags (Sequence[Sequence[int]]): The tokens of the test part with a wrong tag by the best
-        path, of each seed: see `training.count`.
+    settings (Mapping[str, Any]): The training settings, and others that distinguish the system.
+    wrong_tags (Sequence[Sequence[int]]): The tokens of the test part with a wrong tag in the best
+        path, for each seed: see `training.count`.
     """
 
     name: str
@@ -74,48 +73,49 @@ class System(NamedTuple):
     wrong_tags: Sequence[Sequence[int]] = ()
 
     def on(self, part: str, score: Score) -> Floats1d:
-        """A score on "dev" or "test", of each seed. Shape: (seeds,)"""
+        """Compute a score on "dev" or "test" for each seed. Shape: (seeds,)"""
         sums = self.dev
         if part == "test":
             sums = numpy.stack([counts.sum(axis=0) for counts in self.test])
         return score.compute(sums)
 
     def spread(self, score: Score) -> str:
-        """The mean on the test part and the standard deviation over seeds, for a table."""
+        """Format the mean on the test part and the standard deviation over seeds for a table."""
         return mean_and_deviation(self.on("test", score), score.digits)
 
     def with_folds_joined(self) -> "System":
-        """The system with the test docs of all folds one after another, as one test set."""
+        """Join the test docs of all folds into one test set."""
         return self._replace(test=[numpy.concatenate(self.test)])
 
     def with_seeds_summed(self) -> "System":
-        """The system with the counts of all seeds summed in each test doc."""
+        """Sum the counts of each test doc over all seeds."""
         return self._replace(test=[sum(self.test)])
 
 
 def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any) -> System:
-    """Make a system of the counts of its models.
+    """Make a system from the counts of its models.
 
     name (str): The name.
     looks (Sequence[Look]): One for each seed: see `training.train_and_count`.
-    decoding (str): The decoding whose counts to take.
-    **settings (Any): Its settings of training.
+    decoding (str): The decoding whose counts to use.
+    **settings (Any): The training settings.
     """
     dev = [numpy.asarray(look["dev"][decoding]) for look in looks if "dev" in look]
     test = [numpy.asarray(look["test"][decoding]) for look in looks if "test" in look]
-    # Results that an earlier version has cached don't have them.
+    # Results cached by an earlier version don't contain them.
     wrong_tags = [look["wrong_tags"] for look in looks if "wrong_tags" in look]
     return System(name, numpy.asarray(dev), test, settings, wrong_tags)
 
 
 class Trial(NamedTuple):
-    """A run of `training.train_and_count` that is to be done.
+    """A planned run of `training.train_and_count`.
 
     name (str): The name of the system.
-    key (str): Makes the name of the run, together with the name of the system.
+    key (str): Together with the name of the system, the name of the run.
     data (Mapping[str, Any]), stages (Sequence[Stage]), start (Sequence[Stage]): Arguments of
         `train_and_count`.
-    settings (Mapping[str, Any]): The settings that distinguish it from others with its name.
+    settings (Mapping[str, Any]): The settings that distinguish the trial from others with the same
+        name.
     """
 
     name: str
@@ -127,9 +127,9 @@ class Trial(NamedTuple):
 
 
 def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Look]]:
-    """Run trials, or take their cached results. Returns the looks of each trial.
+    """Run trials, or use their cached results. Returns the looks of each trial.
 
-    run (Runner): What runs them.
+    run (Runner): The runner.
     trials (Sequence[Trial]): The trials.
     **more (Any): Other arguments of `train_and_count`, for all trials.
     """
@@ -142,9 +142,9 @@ def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Lo
 
 
 def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[System]]:
-    """Train, to choose between settings. Returns a system for each look, by the name of its trial,
-    with the settings of trial and stage, the number of epochs, and whether weights are averaged.
-    See `train_all` for the arguments."""
+    """Train in order to choose settings. Returns a system for each look, by the name of the trial,
+    with the settings of the trial and stage, the number of epochs, and whether weights are
+    averaged. See `train_all` for the arguments."""
     systems: dict[str, list[System]] = {trial.name: [] for trial in trials}
     for trial, looks in zip(trials, train_all(run, trials, **more)):
         for look in looks:
@@ -156,9 +156,9 @@ def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[Sy
 
 
 def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]:
-    """Train, to report scores. Returns a system for each name, of all trials with this name, which
-    have one look each. "levels" in its settings has the levels of each trial: see `training.count`.
-    See `train_all` for the arguments."""
+    """Train in order to report scores. Returns a system for each name, from all trials with this
+    name. Each trial has one look. "levels" in the settings contains the levels of each trial: see
+    `training.count`. See `train_all` for the arguments."""
     looks_by_name: dict[str, list[Look]] = {trial.name: [] for trial in trials}
     settings = {trial.name: trial.settings for trial in trials}
     for trial, (look,) in zip(trials, train_all(run, trials, **more)):
@@ -171,7 +171,7 @@ def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]
 
 
 def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
-    """The system with the best mean score on the dev part. If several are equally good, the
+    """Get the system with the best mean score on the dev part. If several are equally good, get the
     first."""
     return max(systems, key=lambda system: score.sign * system.on("dev", score).mean())
 
@@ -179,14 +179,14 @@ def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
 def compare(
     systems: Sequence[System], baseline: System, scores: Sequence[Score] = (F,), **settings: Any
 ) -> list[list[Difference]]:
-    """How far the mean scores of systems are from the scores of a baseline on the same sentences,
-    and whether this may be chance: the paired bootstrap.
+    """Compare the mean scores of systems with the scores of a baseline on the same sentences, by a
+    paired bootstrap.
 
-    systems (Sequence[System]), baseline (System): The systems. The highest number of seeds is a
-        multiple of every other number of seeds.
-    scores (Sequence[Score]): What to compare.
+    systems (Sequence[System]), baseline (System): The systems. The largest number of seeds must be
+        a multiple of every other number of seeds.
+    scores (Sequence[Score]): The scores to compare.
     **settings (Any): See `paired_differences`.
-    RETURNS (list[list[Difference]]): For each score, the difference of each system.
+    RETURNS (list[list[Difference]]): The differences of the systems, for each score.
     """
     counts_of_systems = [baseline.test, *(system.test for system in systems)]
     n_seeds = max(len(counts_of_seeds) for counts_of_seeds in counts_of_systems)
@@ -207,9 +207,9 @@ def compare(
 
 
 def mcnemar(first: System, second: System) -> tuple[float, float]:
-    """Whether two systems are right equally often, by McNemar's test: the two-sided p for tags, and
-    for sentences. The first seed of each counts. Only what one system has right and the other has
-    wrong counts, too: see `binomial_p`.
+    """Compare two systems by McNemar's test. Returns the two-sided p-values for tags and for
+    sentences. Only the first seed of each system is used, and only tags and sentences that one
+    system has right and the other wrong: see `binomial_p`.
 
     McNemar (1947), as in Suzuki, McDermott & Isozaki (2006), section 5.3.
     """
@@ -229,12 +229,12 @@ def mcnemar(first: System, second: System) -> tuple[float, float]:
 
 
 def binomial_p(n_first: int, n_second: int) -> float:
-    """The probability that two counts are at least as different as these, if each of their n units
-    is in either with the same probability.
+    """Compute the probability that two counts differ by at least this much, if each of their n
+    units is equally likely to be in either.
 
         p = min(1, 2 sum_{k <= min(n_first, n_second)} binomial(n, k) / 2^n)
     """
     n = n_first + n_second
-    # Whole numbers, so that nothing overflows or is rounded before the division.
+    # Integers, so that nothing overflows or is rounded before the division.
     n_ways = sum(math.comb(n, k) for k in range(min(n_first, n_second) + 1))
     return min(1.0, 2 * n_ways / 2**n)

@@ -1,9 +1,9 @@
-"""Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1.
+"""Gimpel & Smith (2010): softmax-margin and six other training methods, table 1.
 
-A method has two numbers: C, its regularisation, and m, the multiplier of its cost. A grid has pairs
-of them. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood ("crf"),
-the others from 0. The variant "paper" of the spec has the epochs and the grids of the paper, the
-variant "gazetteers" adds features of lists of phrases.
+A method has two settings: C, its regularisation, and m, the multiplier of its cost. A grid contains
+pairs of these. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood
+("crf"), the other methods from 0. The variant "paper" of the spec uses the epochs and grids of the
+paper, the variant "gazetteers" adds features from lists of phrases.
 """
 
 import json
@@ -26,14 +26,15 @@ CORPORA = {
     "CoNLL-2003 English": "assets/conll2003_en/eng",
     "CoNLL-2002 Spanish": "assets/conll2002_es/esp",
 }
-"""Corpora and their files, without ".train" and so on. The first that exists is used."""
+"""Corpora and their files, without suffixes such as ".train". The first existing corpus is used."""
 
 SPEC = spec("softmax_margin")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
 FEATURES = features_of("softmax_margin")
 BASELINES = ("crf", "softmax_margin")
 Settings = Mapping[str, Any]
-"""C as "c", "m", None where a method has none; the "epochs", and whether weights are "averaged"."""
+"""C as "c" and "m" (None if a method doesn't have it), the "epochs", and whether weights are
+"averaged"."""
 
 
 class Plan:
@@ -43,8 +44,8 @@ class Plan:
         """Initialize.
 
         data (Mapping[str, Any]): The files: see `corpora.read`.
-        size (Mapping[str, Any]): How much is run: see softmax_margin.cfg.
-        n_train (int): How many sentences it learns from.
+        size (Mapping[str, Any]): The size of the experiment: see softmax_margin.cfg.
+        n_train (int): The number of training sentences.
         """
         self.data = data
         self.size = size
@@ -52,22 +53,23 @@ class Plan:
         self.features = features_with(size["gazetteers"])
 
     def penalty(self, c: float | None) -> float:
-        """The L2 of a step with which the steps of an epoch have the penalty C ||w||^2."""
+        """Compute the L2 per step such that the steps of an epoch add up to the penalty C
+        ||w||^2."""
         # Each step adds L2 w to the gradient. The gradient of C ||w||^2 is 2 C w.
         return 2 * (c or 0.0) / self.n_batches
 
     def optimizer(self, name: str, c: float | None, m: float | None) -> Block:
-        """The settings of AdaGrad for a method, with its C and m.
+        """Get the AdaGrad settings for a method, with its C and m.
 
-        Steps of a fixed size are AdaGrad with an eps so large that the sum of the squared gradients
-        doesn't matter. Risk, eq 5, times m: steps that are m times as long, with a penalty that
-        isn't.
+        For steps of a fixed size, eps is so large that the sum of squared gradients doesn't matter.
+        Multiplying risk (eq 5) by m makes the steps m times as long, but leaves the penalty
+        unchanged.
         """
         method = METHODS[name]
         if method["optimizer"] == "AdaGrad":
             l2 = self.penalty(c) if method["penalty"] else 0.0
             return {"learn_rate": self.size["learn_rate"], "L2": l2}
-        if method["optimizer"] == "own":  # of 1 for the perceptron; MIRA's loss sets its own
+        if method["optimizer"] == "own":  # 1 for the perceptron; MIRA's loss sets the step size
             step = 1.0
             l2 = 0.0
         else:  # SGD
@@ -77,8 +79,8 @@ class Plan:
         return {"learn_rate": step * 1e6, "eps": 1e6, "L2": l2}
 
     def stage(self, name: str, settings: Settings, seed: int) -> Stage:
-        """The training by a method: see `training.fit_online`. "epochs" and "averaged" may be
-        lists."""
+        """Make the stage that trains with a method: see `training.fit_online`. "epochs" and
+        "averaged" may be lists."""
         method = METHODS[name]
         c = settings["c"]
         m = settings["m"]
@@ -98,7 +100,7 @@ class Plan:
         }
 
     def values(self, grid: Any) -> list[Any]:
-        """The values of C or m that are tried: a list, or the name of a list in the size."""
+        """Get the values of C or m to try, from a list or the name of a list in the size."""
         if isinstance(grid, str):
             grid = self.size[grid]
         return list(grid)
@@ -106,8 +108,8 @@ class Plan:
     def tune(
         self, run: Runner, names: Sequence[str], crf: System | None = None
     ) -> dict[str, list[System]]:
-        """Try the grids of some methods. Returns the systems of all settings, by method. Methods
-        that start from the likelihood start from `crf`, other methods from weights of 0."""
+        """Try the grids of some methods. Returns the systems of all settings, by method. Training
+        starts from the weights of `crf`, if given, otherwise from weights of 0."""
         seed = self.size["seeds"][0]
         start: list[Stage] = []
         if crf is not None:
@@ -129,7 +131,7 @@ class Plan:
         return tune(run, trials)
 
     def test(self, run: Runner, chosen: Mapping[str, Settings]) -> dict[str, System]:
-        """Train with the settings that were chosen, with all seeds."""
+        """Train with the chosen settings and all seeds."""
         trials = []
         for seed, name in product(self.size["seeds"], METHODS):
             start: list[Stage] = []
@@ -141,14 +143,14 @@ class Plan:
 
 
 def as_list(setting: Any) -> list[Any]:
-    """A setting that may be several, as a list of all of them."""
+    """Turn a setting into a list, unless it already is one."""
     if isinstance(setting, (list, tuple)):
         return list(setting)
     return [setting]
 
 
 def find_corpus() -> str:
-    """The first corpus that exists. Raises an error if none exists."""
+    """Find the first existing corpus. Raises an error if there is none."""
     for name, path in CORPORA.items():
         if (ROOT / f"{path}.train").exists():
             return name
@@ -156,8 +158,8 @@ def find_corpus() -> str:
 
 
 def features_with(folder: str | None) -> dict[str, Any]:
-    """The settings of features, with a gazetteer for each text file of a folder, if there is one: a
-    phrase on each line. Raises an error if there is no such file."""
+    """Get the feature settings, with a gazetteer for each text file in a folder, if given. The
+    files contain a phrase on each line. Raises an error if the folder contains no text files."""
     if folder is None:
         return FEATURES
     paths = sorted((ROOT / folder).glob("*.txt"))
@@ -167,8 +169,8 @@ def features_with(folder: str | None) -> dict[str, Any]:
 
 
 def survey(data: Mapping[str, Any], gazetteers: str | None) -> dict[str, Any]:
-    """A run: the facts of a corpus: the sentences of each part, the entities of the test part, the
-    features of the training data, and their mean number per token."""
+    """Count the sentences of each part of a corpus, the entities in the test part, the features of
+    the training data, and the mean number of features per token. Called as a run."""
     docs = read(json.dumps(data))
     ner = make_ner(as_examples(docs["train"]), model=linear_block(features_with(gazetteers)))
     features, _ = linear_part(ner.model)
@@ -183,7 +185,8 @@ def survey(data: Mapping[str, Any], gazetteers: str | None) -> dict[str, Any]:
 
 
 def settings_text(settings: Settings) -> str:
-    """C and m, if the method has them, the epochs, and whether weights are averaged: Y or N."""
+    """Format C and m, if the method has them, the epochs, and whether weights are averaged (Y or
+    N)."""
     texts: list[str] = []
     for name in ("c", "m"):
         if settings[name] is not None:
@@ -194,7 +197,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def results(systems: Mapping[str, System], n_samples: int) -> Figures:
-    """The cells of table 1 with our results, by method."""
+    """Make the cells of table 1 with our results, by method."""
     differences_from = {}
     for baseline in BASELINES:
         (differences,) = compare([*systems.values()], systems[baseline], n_samples=n_samples)
@@ -212,7 +215,7 @@ def results(systems: Mapping[str, System], n_samples: int) -> Figures:
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Tune on development data, then train with what was chosen."""
+    """Tune on the development data, then train with the chosen settings."""
     corpus = find_corpus()
     data = parts_of(CORPORA[corpus], size["limit"])
     (facts,) = run([Run("corpus", survey, {"data": data, "gazetteers": size["gazetteers"]})])

@@ -1,9 +1,9 @@
-"""The run of all experiments with entities: train in stages, and score the model between them.
+"""The run used by all experiments with entities: train in stages, and score the model after each.
 
 A stage is a dict that JSON can hold: the "model" and "loss" blocks of the component, its "scheme",
 "outside" and the "seed"; the name of a training method ("fit", one of FITS), its "settings", and
-the number of the stage that it continues ("after"; without it, the stage begins with the weights
-that the run starts from, or with 0). A look is the counts of a model on the dev and the test part.
+the number of the stage that it continues ("after"; without it, the stage starts from the initial
+weights of the run, or from 0). A look contains the counts of a model on the dev and test parts.
 """
 
 import json
@@ -49,7 +49,7 @@ Look = dict[str, Any]
 """The counts of a look: see `train_and_count`."""
 
 OnLook = Callable[..., None]
-"""Called for each look, with facts of the training method such as the number of epochs."""
+"""Called for each look, with details of the training such as the number of epochs."""
 
 BEST_PATH = "best path"
 VITERBI: Mapping[str, Block] = {BEST_PATH: {"@misc": "spacy_costner.ViterbiDecoding.v1"}}
@@ -58,18 +58,18 @@ DROPOUT = 0.2
 
 
 def features_of(experiment: str) -> dict[str, Any]:
-    """The settings of features in the config of an experiment, in configs/papers."""
+    """Read the feature settings from the config of an experiment in configs/papers."""
     config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
     return dict(config["components"]["ner"]["model"]["features"])
 
 
 def loss_block(name: str, **settings: Any) -> Block:
-    """The block of one of our losses."""
+    """Make the block of one of our losses."""
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
 def filled(block: Block, **values: Any) -> Block:
-    """A block of a spec whose placeholders, such as "<alpha>", are replaced by values."""
+    """Replace the placeholders in a block of a spec, such as "<alpha>", with values."""
     value_of_place = {f"<{name}>": value for name, value in values.items()}
     filled_block: dict[str, Any] = {}
     for name, setting in block.items():
@@ -80,8 +80,8 @@ def filled(block: Block, **values: Any) -> Block:
 
 
 def linear_block(features: Block, **settings: Any) -> Block:
-    """The block of the linear CRF of the papers, with its features and the settings of AdaGrad. The
-    papers keep all weights, and the first update of a weight has its full size."""
+    """Make the block of the papers' linear CRF, with its features and AdaGrad settings. As in the
+    papers, all weights are kept, and the first update of a weight has its full size."""
     architecture = {
         "@architectures": "spacy_costner.SparseCRF.v1",
         "learn_rate": 0.05,
@@ -93,7 +93,7 @@ def linear_block(features: Block, **settings: Any) -> Block:
 
 
 def in_turn(stage: Stage, settings_in_turn: Sequence[Mapping[str, Any]]) -> list[Stage]:
-    """A stage with one setting of its fit after another, each from the previous weights."""
+    """Repeat a stage with one setting after another, each from the previous weights."""
     stages: list[Stage] = []
     for i, settings in enumerate(settings_in_turn):
         stage_before = i - 1 if i > 0 else None
@@ -109,16 +109,16 @@ def train_and_count(
     decodings: Mapping[str, Block] = VITERBI,
     cost: Block = HAMMING,
 ) -> list[Look]:
-    """Train in stages, and count what is right and wrong.
+    """Train in stages, and count correct and wrong predictions.
 
     data (Mapping[str, Any]): See `corpora.read`.
     stages (Sequence[Stage]): The stages.
-    start (Sequence[Stage]): Stages before these, without looks. Their weights are kept for the
-        next run in this process that starts from them.
+    start (Sequence[Stage]): Earlier stages, without looks. Their weights are cached for the next
+        run in this process that starts from them.
     decodings (Mapping[str, Block]): The ways to predict, by name.
     cost (Block): The cost of mistakes.
-    RETURNS (list[Look]): The looks: the number of the "stage", the facts of its fit, and for each
-        decoding the sums of COUNTS over "dev", and the COUNTS of each sentence of "test".
+    RETURNS (list[Look]): The looks: the number of the "stage", the details of its fit and, for each
+        decoding, the sums of COUNTS over "dev" and the COUNTS of each sentence of "test".
     """
     docs = read(json.dumps(data))
     first_weights = None
@@ -135,8 +135,9 @@ def train_and_count(
 
 @lru_cache(maxsize=1)
 def start_weights(data: str, stages: str) -> list[FloatsXd]:
-    """The weights after stages without looks. Data and stages are in JSON, so that they can be the
-    key of the cache: the next run often starts from the same weights."""
+    """Train in stages without looks. Returns the weights. The result is cached, because the next
+    run often starts from the same weights. Data and stages are JSON, so that they can be cache
+    keys."""
     examples = as_examples(read(data)["train"])
     return run_stages(examples, json.loads(stages), None, look=lambda ner, **facts: None)
 
@@ -152,9 +153,10 @@ def run_stages(
     examples (Sequence[Example]): The training examples.
     stages (Sequence[Stage]): See the module.
     first_weights (list[FloatsXd] | None): The weights to start from. None: new weights.
-    look (Callable): Called for each look, with the component and the facts of the fit.
+    look (Callable): Called for each look, with the component and the details of the fit.
     """
-    # The weights after each stage, by its number. A stage without "after" starts from the first.
+    # The weights after each stage, by its number. A stage without "after" starts from
+    # `first_weights`.
     weights_after: dict[int | None, Any] = {None: first_weights}
     for i, stage in enumerate(stages):
         settings: dict[str, Any] = {}
@@ -180,12 +182,12 @@ def make_ner(
     scheme: str = "IOB2",
     outside: str = "single",
 ) -> CostSensitiveNER:
-    """Make an untrained component. The weights of components with the same examples and model mean
-    the same.
+    """Make an untrained component. The weights of components with the same examples and model are
+    interchangeable.
 
-    examples (Sequence[Example]): What its features and labels are found in. Their docs have
-        to have the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in a bare `Vocab`
-        words have no lower case, no shape and no flags.
+    examples (Sequence[Example]): The examples to get the features and labels from. Their docs need
+        the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in an empty `Vocab`, words have
+        no lower-case form, shape or flags.
     """
     fix_random_seed(seed)
     nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
@@ -196,8 +198,8 @@ def make_ner(
 
 
 def weights_of(ner: CostSensitiveNER) -> list[FloatsXd]:
-    """The arrays of all weights, to read and to write. The weights of the linear part, if the model
-    has one, come first."""
+    """Get the arrays of all weights, for reading and writing. The weights of the linear part, if
+    the model has one, come first."""
     arrays: list[FloatsXd] = []
     has_linear_part = "build_vocab" in ner.model.attrs
     if has_linear_part:
@@ -211,7 +213,7 @@ def weights_of(ner: CostSensitiveNER) -> list[FloatsXd]:
 
 
 def read_weights(ner: CostSensitiveNER, averages: dict[Any, Any] | None = None) -> list[FloatsXd]:
-    """Copies of all weights, or of the averages that an optimizer keeps of them."""
+    """Copy all weights, or the averages of the weights kept by an optimizer."""
     if averages is None:
         return [weights.copy() for weights in weights_of(ner)]
     with ner.model.use_params(averages):
@@ -219,8 +221,7 @@ def read_weights(ner: CostSensitiveNER, averages: dict[Any, Any] | None = None) 
 
 
 def write_weights(ner: CostSensitiveNER, values: Sequence[FloatsXd]) -> None:
-    """Set all weights to the values that `read_weights` returned, for this or for another
-    component."""
+    """Set all weights to values returned by `read_weights`, for this or another component."""
     for weights, value in zip(weights_of(ner), values):
         weights[...] = value
 
@@ -234,8 +235,8 @@ def fit_batch(
     max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> None:
-    """Train a linear model by L-BFGS from the weights that it has: see `minimise_by_lbfgs`. A
-    Gaussian prior of variance v is c2 = 1 / (2 v)."""
+    """Train a linear model by L-BFGS from its current weights: see `minimise_by_lbfgs`. A Gaussian
+    prior of variance v is c2 = 1 / (2 v)."""
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
     minimum = minimise_by_lbfgs(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)
@@ -245,8 +246,8 @@ def fit_batch(
 def fit_conjugate(
     ner: CostSensitiveNER, examples: Sequence[Example], look: OnLook, *, tolerance: float
 ) -> None:
-    """Train a linear model without a prior by nonlinear conjugate gradient. It ends when the last
-    ten iterations made the objective smaller by less than `tolerance` times it."""
+    """Train a linear model without a prior by nonlinear conjugate gradient. Training stops when the
+    last ten iterations have decreased the objective by less than `tolerance` times its value."""
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
     values: list[float] = []
 
@@ -257,7 +258,7 @@ def fit_conjugate(
 
     minimum = minimize(total, total.read_weights(), jac=True, method="CG", callback=after_iteration)
     total.write_weights(minimum.x)
-    last_value = float("nan")  # there may be no iteration
+    last_value = float("nan")  # in case there is no iteration
     if values:
         last_value = values[-1]
     look(iterations=len(values), objective=last_value)
@@ -274,14 +275,15 @@ def fit_online(
 ) -> None:
     """Train a linear model by AdaGrad in small batches.
 
-    epochs (Sequence[int]): After how many epochs to look at it, ascending. The last one ends it.
-    batch_size (int): Sentences in a step.
-    averaged (Sequence[bool]): Whether to look at the averages of the weights over all steps, at the
-        last weights, or both. The weights of the last look are kept.
+    epochs (Sequence[int]): The numbers of epochs after which to look at the model, in ascending
+        order. Training ends after the last.
+    batch_size (int): The number of sentences per step.
+    averaged (Sequence[bool]): Whether to look at the averages of the weights over all steps (True),
+        at the last weights (False), or both. The model keeps the weights of the last look.
     """
     shuffled = random.sample(list(examples), len(examples))
     batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
-    # Sparse weights have an AdaGrad of their own. This optimizer only keeps their averages.
+    # Sparse weights use their own AdaGrad. This optimizer only keeps their averages.
     optimizer = Adam(use_averages=True)
 
     def after_epoch(trained: TrainingResult) -> None:
@@ -318,12 +320,12 @@ def fit_neural(
     words: int,
     learn_rate: float = 0.001,
 ) -> None:
-    """Train a model with a CNN by Adam in small batches. At the end its weights are their averages
-    over all steps.
+    """Train a model with a CNN by Adam in small batches. The final weights are averages over all
+    steps.
 
-    epochs (int): The number of passes over the examples, each in another order.
-    words (int): About how many tokens a batch has.
-    learn_rate (float): The learning rate of Adam. Sparse features have AdaGrad's.
+    epochs (int): The number of passes over the examples, each in a different order.
+    words (int): The approximate number of tokens per batch.
+    learn_rate (float): The learning rate of Adam. Sparse features use AdaGrad's.
     """
     optimizer = Adam(learn_rate, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0, use_averages=True)
     for _ in range(epochs):
@@ -348,18 +350,18 @@ def count(
     decodings: Mapping[str, Block] = VITERBI,
     cost: Block = HAMMING,
 ) -> Look:
-    """Count the right and wrong answers in all parts of a corpus except "train": see
-    `train_and_count`. "wrong_tags" has the numbers of the tokens of "test" that have a wrong tag by
-    the best path, if that is among the decodings. If the cost has a tree, "levels" has the F in
-    "test" by the best path, in percent, at each level of the tree: categories are replaced by their
-    parents at this level. The root is level 1."""
+    """Count the correct and wrong predictions in all parts of a corpus except "train": see
+    `train_and_count`. "wrong_tags" contains the indices of the tokens of "test" with a wrong tag in
+    the best path, if that is among the decodings. If the cost has a tree, "levels" contains the F
+    on "test" for the best path, in percent, at each level of the tree, with categories replaced by
+    their ancestors at this level. The root is level 1."""
     look: Look = {}
     for part in docs.keys() - {"train"}:
         predicted = predict(ner, docs[part], decodings)
         look[part] = {}
         for decoding, examples in predicted.items():
             counts = counts_of(examples, ner, cost)
-            # The significance test compares docs, so the counts of "test" are not summed.
+            # The significance test compares docs, so counts on "test" are not summed.
             if part == "dev":
                 counts = counts.sum(axis=0)
             look[part][decoding] = counts.tolist()
@@ -377,20 +379,21 @@ def count(
 def counts_of(
     examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING
 ) -> Floats2d:
-    """The right and wrong answers in each doc: see `scores.COUNTS`. Shape: (docs, columns)"""
+    """Count the correct and wrong predictions in each doc: see `scores.COUNTS`. Shape: (docs,
+    columns)"""
     make_table = registry.resolve({"cost": dict(cost)})["cost"]
     counts = count_docs(examples, make_table, labels=ner.labels, scheme=ner.cfg["scheme"])
     has_no_mistake = (counts.fp + counts.fn) == 0
     n_docs = numpy.ones(len(has_no_mistake))
     columns = numpy.stack([*counts, has_no_mistake, n_docs], axis=1)
-    # Rounded, as the results are kept as text.
+    # Rounded, because the results are saved as text.
     return columns.astype(float).round(3)
 
 
 def predict(
     ner: CostSensitiveNER, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
 ) -> dict[str, list[Example]]:
-    """Examples of predictions and gold, for each decoding. The model runs once."""
+    """Make examples from predictions and gold for each decoding. The model runs only once."""
     examples: dict[str, list[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)

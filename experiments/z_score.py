@@ -1,7 +1,7 @@
 """The Z-score (Ricci et al.): hidden Markov models in figure 1 and table 1, CoNLL-2002 Spanish in
-table 2 and the times of training.
+table 2, and training times.
 
-Errors are the share of wrong tags in percent, times are CPU seconds.
+Errors are percentages of wrong tags, times are CPU seconds.
 """
 
 import random
@@ -41,7 +41,7 @@ from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
 from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner, predict
 
-# The methods, by their names in tables: (100) has sampled paths, (H) the Hamming loss.
+# The names of the methods in tables. (100) means sampled paths, (H) the Hamming loss.
 Z = "Z-score"
 Z_100 = "Z-score (100)"
 Z_H = "Z-score (H)"
@@ -77,16 +77,16 @@ COLOURS = {
 
 N_FOLDS = 5
 MOST_DRAWN = 20_000
-"""HMMs that are drawn before `hmms_as_hard` gives up."""
+"""The number of HMMs drawn before `hmms_as_hard` gives up."""
 
 
 Measured = dict[str, list[float]]
-"""By method, the test error in per cent and the seconds of training."""
+"""The test error in per cent and the seconds of training, by method."""
 
 
 def measured(hmm: HMM, train: Sequences, test: Sequences, *, of_figure_1: bool) -> Measured:
-    """Train by each method of figure 1 or of table 1. Penalties aren't chosen: the spec has
-    them."""
+    """Train with each method of figure 1 or table 1. Penalties aren't tuned: they are in the
+    spec."""
     c2 = FULL["c2"]
     methods: dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
@@ -114,14 +114,14 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, of_figure_1: bool) 
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of a function, and its CPU seconds."""
+    """Call a function. Returns its result and the CPU seconds."""
     began = time.process_time()
     value = function()
     return value, time.process_time() - began
 
 
 def mean_of(measurements: Sequence[Measured]) -> Measured:
-    """The means of several measurements, at least one."""
+    """Compute the means of one or more measurements."""
     means: Measured = {}
     for name in measurements[0]:
         rows = [measurement[name] for measurement in measurements]
@@ -130,8 +130,8 @@ def mean_of(measurements: Sequence[Measured]) -> Measured:
 
 
 def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
-    """Figure 1: sequences of 10 tokens, `size` of them for training, of HMMs with 3 states and 4
-    symbols. Each run has another HMM. Returns the means of "methods"."""
+    """Train for figure 1, on `size` sequences of 10 tokens from HMMs with 3 states and 4 symbols.
+    Each run uses a different HMM. Returns the means of "methods"."""
     measurements: list[Measured] = []
     for run in range(n_runs):
         rng = default_rng([1, run])
@@ -143,9 +143,10 @@ def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
 
 
 def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[str, Any]:
-    """Table 1: sequences of 100 tokens, of HMMs with 2 states that are as hard as the paper's. For
-    the kinds of HMMs see [kinds] in the spec. Each HMM is trained `n_runs` times. Returns the means
-    of "methods", the results "of_each" HMM, and the number of HMMs that were "drawn"."""
+    """Train for table 1, on sequences of 100 tokens from HMMs with 2 states that are as hard as the
+    paper's. For the kinds of HMMs, see [kinds] in the spec. Training is repeated `n_runs` times for
+    each HMM. Returns the means of "methods", the results "of_each" HMM, and the number of HMMs that
+    were "drawn"."""
     paper_error, _ = PAPER_1[n_symbols][MM_H]
     hmms, n_drawn = hmms_as_hard(paper_error, n_symbols, n_hmms, **SPEC["kinds"][kind])
     length = FULL["long"]
@@ -162,20 +163,20 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[
 
 
 def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple[list[HMM], int]:
-    """Draw HMMs of 2 states until n of them have the wanted error.
+    """Draw HMMs with 2 states until n of them have the given error.
 
-    error (float): The error of the best path under the true probabilities, in per cent, with
-        the tolerance "near" of the spec.
+    error (float): The error of the best path under the true probabilities, in per cent, within the
+        tolerance "near" in the spec.
     n_symbols (int), **settings (Any): See `random_hmm`.
-    n (int): How many HMMs to find.
-    RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
-    RAISES (ValueError): If the first `MOST_DRAWN` have fewer.
+    n (int): The number of HMMs to find.
+    RETURNS (tuple[list[HMM], int]): The HMMs, and the number of HMMs that were drawn.
+    RAISES (ValueError): If fewer than n are found among the first `MOST_DRAWN`.
     """
     tolerance = FULL["near"]
     n_judging = FULL["n_judging"]
 
     def is_near(hmm: HMM, rng: numpy.random.Generator, n: int, tolerance: float) -> bool:
-        """Whether the error on n new sequences is as wanted."""
+        """Check whether the error on n new sequences is within a tolerance."""
         sequences = hmm.sample(n, FULL["long"], rng)
         return abs(sequences.error(hmm.weights) - error) < tolerance
 
@@ -183,7 +184,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple
     for n_drawn in range(1, MOST_DRAWN + 1):
         rng = default_rng([2, n_symbols, n_drawn])
         hmm = chains.random_hmm(2, n_symbols, rng, **settings)
-        # Most are refused by a few sequences, which is quick.
+        # A few sequences are enough to reject most HMMs, which is quick.
         is_worth_judging = is_near(hmm, rng, n_judging // 20, 10 * tolerance)
         if is_worth_judging and is_near(hmm, rng, n_judging, tolerance):
             hmms.append(hmm)
@@ -193,7 +194,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple
 
 
 def folds(source: str) -> list[list[Doc]]:
-    """The sentences of a source, in 5 folds: see [sources] in the spec."""
+    """Divide the sentences of a source into 5 folds: see [sources] in the spec."""
     n = FULL["n_sentences"]
     path = ASSETS / "conll2002_es" / "esp.train"
     docs = read_docs(path, spacy.blank("xx").vocab, 0, n)
@@ -204,7 +205,7 @@ def folds(source: str) -> list[list[Doc]]:
 
 
 def as_sequences(ner: CostSensitiveNER, docs: Sequence[Doc]) -> Sequences:
-    """Annotated docs as sequences, with the features and the tags of a component."""
+    """Convert annotated docs to sequences, with the features and tags of a component."""
     features, weights = linear_part(ner.model)
     index_of_tag = {name: i for i, name in enumerate(ner.tags.names)}
     tags: list[int] = []
@@ -227,9 +228,9 @@ def vary(
     o_after_o: bool = True,
     legal: bool = False,
 ) -> Sequences:
-    """The same sequences with other transitions. With the value `step` of a transition as a
-    feature, its penalty is c2 / step^2. At 0 it has no weight. `o_after_o` is whether the
-    transition from O to O has a weight, `legal` whether only legal paths are possible."""
+    """Change the transitions of sequences. `step` is the value of a transition as a feature: its
+    penalty is c2 / step^2, and at 0 it has no weight. `o_after_o` is whether the transition from O
+    to O has a weight, `legal` whether only legal paths are possible."""
     steps = numpy.full_like(sequences.steps, step)
     if not o_after_o:
         steps[0, 0] = 0.0
@@ -240,14 +241,14 @@ def vary(
 def chosen_error(
     ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
 ) -> list[Any]:
-    """Choose the setting of a method (see [methods] in the spec), its penalty c2 and value of
-    transitions, and test it. `parts` has the sequences for training and scoring to choose the
-    setting, then the same two for the test. They have the features of the component. Returns the
-    error in percent, and the setting."""
+    """Choose the setting of a method (its penalty c2 and value of transitions, see [methods] in the
+    spec), and test it. `parts` contains the training and scoring sequences for choosing the
+    setting, then both for the test, with the features of the component. Returns the error in
+    percent, and the setting."""
     train, held_out, all_train, test = parts
     grid = {"c2": [0.0], "step": [1.0], **method}
     settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
-    # Settings that aren't chosen: other arguments of `vary`.
+    # The fixed settings: other arguments of `vary`.
     fixed = {name: value for name, value in method.items() if name not in ("by", "c2", "step")}
 
     def error(setting: Mapping[str, float], train: Sequences, test: Sequences) -> float:
@@ -262,10 +263,10 @@ def chosen_error(
 
 
 def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
-    """Table 2: train on all folds but one by each method, and count its errors on this fold.
+    """Train for table 2, with each method on all folds but one, and count its errors on that fold.
     Settings are chosen by training on three of the four folds and counting on the fourth. Returns
-    the number of "tokens"; for each of the "methods" its error in percent and the chosen setting;
-    and the "largest" weights of the first of them."""
+    the number of "tokens"; the error in percent and the chosen setting of each of the "methods";
+    and the "largest" weights of the first method."""
     inner, held_out, test = parts_of_fold(source, fold)
     train = inner + held_out
     ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
@@ -273,14 +274,14 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     train_sequences = sequences[2]
     test_tags = sequences[3].tags
 
-    # The error of each method, and its setting, if it has one to choose.
+    # The error of each method, and its chosen setting, if any.
     results = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
     results[ALL_O] = [100 * float((test_tags != 0).mean()), None]
     by_margin = predict(fitted_margin(train, features), test)
     results[MM_H] = [token_error(by_margin[BEST_PATH]), None]
 
-    # Of the Z-score with a small penalty: the weight of O after O, in the first of the last K rows,
-    # and the largest weight of a feature.
+    # For the Z-score with a small penalty: the weight of O after O, in the first of the last K
+    # rows, and the largest weight of a feature.
     n_tags = len(train_sequences.steps)
     weights = best_z_score(train_sequences, c2=FULL["c2"]).reshape(-1, n_tags)
     largest = [float(weights[-n_tags, 0]), float(weights[:-n_tags].max())]
@@ -288,8 +289,8 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
 
 
 def parts_of_fold(source: str, fold: int) -> tuple[list[Doc], list[Doc], list[Doc]]:
-    """The docs of three folds, of the fold after the tested one, on which settings are chosen, and
-    of the tested fold."""
+    """Get the docs of three training folds, of the fold after the test fold, for choosing settings,
+    and of the test fold."""
     docs_of_folds = folds(source)
     held_out_fold = (fold + 1) % N_FOLDS
     inner: list[Doc] = []
@@ -300,9 +301,9 @@ def parts_of_fold(source: str, fold: int) -> tuple[list[Doc], list[Doc], list[Do
 
 
 def iterative_methods(source: str, features: str, fold: int, n_epochs: int) -> dict[str, Any]:
-    """Table 2: the methods that look for the best wrong path again and again, on the folds of
-    `named_entities`, with all paths. Settings are those of the paper, in the spec. Returns the
-    number of "tokens"; and for each of the "methods" its error in percent, and the seconds."""
+    """Train for table 2 with the methods that repeatedly search for the best wrong path, on the
+    folds of `named_entities`, with all paths. The spec contains the paper's settings. Returns the
+    number of "tokens", and the error in percent and the seconds of each of the "methods"."""
     inner, held_out, test = parts_of_fold(source, fold)
     train = inner + held_out
     ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
@@ -325,7 +326,7 @@ def iterative_methods(source: str, features: str, fold: int, n_epochs: int) -> d
 
 
 def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
-    """The margin method with the Hamming loss as in the library: by online training."""
+    """Train the library's version of the margin method with the Hamming loss: online."""
     examples = as_examples(train)
     loss = loss_block("MaxMargin", cost=HAMMING)
     ner = make_ner(examples, model=linear_block(FEATURES[features]), loss=loss)
@@ -334,7 +335,7 @@ def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
 
 
 def token_error(examples: Iterable[Example]) -> float:
-    """How many tags are wrong, in percent."""
+    """Compute the percentage of wrong tags."""
     n_tokens = 0
     n_wrong = 0
     for eg in examples:
@@ -346,9 +347,9 @@ def token_error(examples: Iterable[Example]) -> float:
 
 
 def training_times(features: str) -> dict[str, Any]:
-    """The time of training a component on four of the shuffled folds: the Z-score by
-    `best_z_score`, with all paths and with sampled ones, and the margin. For each of the "methods"
-    it has the error on the fifth fold and the seconds."""
+    """Measure the time to train a component on four of the shuffled folds: the Z-score by
+    `best_z_score`, with all paths and with sampled paths, and the margin. Returns the error on the
+    fifth fold and the seconds of each of the "methods"."""
     test, *other_folds = folds("shuffled")
     train = list(chain.from_iterable(other_folds))
     examples = as_examples(train)
@@ -368,14 +369,14 @@ def training_times(features: str) -> dict[str, Any]:
 
 
 def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> None:
-    """Give a component the weights of the best Z-score."""
+    """Set the weights of a component to the weights with the best Z-score."""
     sequences = ComponentSequences(ner, examples)
     weights = best_z_score(sequences, c2=FULL["timed_c2"], n_sampled=n_sampled)
     sequences.total.write_weights(weights)
 
 
 def draw(measured_by_size: Mapping[int, Measured]) -> Any:
-    """Draw figure 1: the error and the seconds of each method against the number of sequences."""
+    """Plot figure 1: the error and the seconds of each method against the number of sequences."""
     sizes = list(measured_by_size)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6.4, 2.7), layout="constrained")
@@ -398,7 +399,7 @@ def draw(measured_by_size: Mapping[int, Measured]) -> Any:
 
 
 def figure_1(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Figure 1, as a picture and as a table."""
+    """Make figure 1, as a picture and as a table."""
     sizes = size["sizes"]
     n_runs = size["n_runs"]
     results = run.grid("figure-1", short_sequences, size=sizes, n_runs=[n_runs])
@@ -422,7 +423,7 @@ HEADER_1 = ["HMMs", "symbols", TRUE, Z, Z_100, MM_H, Z_H, CRF, f"{MM_H} : {Z}, s
 
 
 def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Table 1, of the paper and for HMMs of each kind."""
+    """Make table 1, with the paper's rows and ours for each kind of HMMs."""
     results = run.grid(
         "table-1",
         long_sequences,
@@ -439,8 +440,8 @@ def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
 
 
 def paper_row(published: Mapping[str, Sequence[float]]) -> list[object]:
-    """The paper's figures in a row of table 1, from the third column on: errors, and seconds in
-    brackets. `published` has both, by method."""
+    """Format the paper's figures for a row of table 1, from the third column on: errors, with
+    seconds in brackets. `published` contains both, by method."""
     cells: list[str] = []
     for name in (Z, Z_100, MM_H):
         error, seconds = published[name]
@@ -449,8 +450,8 @@ def paper_row(published: Mapping[str, Sequence[float]]) -> list[object]:
 
 
 def our_row(result: Mapping[str, Any]) -> list[object]:
-    """Our figures in a row of table 1, from the third column on: for Z also the least and the
-    largest error of an HMM. `result` is the result of `long_sequences`."""
+    """Format our figures for a row of table 1, from the third column on. For Z, this includes the
+    lowest and highest error on an HMM. `result` is the result of `long_sequences`."""
     means: Measured = result["methods"]
     true_error, _ = means[TRUE]
     row: list[object] = [true_error]
@@ -465,25 +466,26 @@ def our_row(result: Mapping[str, Any]) -> list[object]:
 
 
 def ratio_of_seconds(measured: Mapping[str, Sequence[float]]) -> str:
-    """How many times as long the margin method takes as the Z-score."""
+    """Compute how many times as long the margin method takes as the Z-score."""
     _, seconds_of_margin = measured[MM_H]
     _, seconds_of_z_score = measured[Z]
     return f"{seconds_of_margin / seconds_of_z_score:.0f}"
 
 
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Table 2, for each way to choose sentences and folds; and the settings that were chosen."""
+    """Make table 2, with columns for each way to choose sentences and folds, and the text on the
+    chosen settings."""
     sources = size["sources_used"]
     n_folds = size["tested"]
     grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
     results = run.grid("table-2", named_entities, **grid)
-    # A column for each kind of features and source, with the results of its folds.
+    # A column for each kind of features and each source, with the results of its folds.
     columns = [*product(FEATURES, sources)]
     results_of_columns: list[list[dict[str, Any]]] = []
     for features, source in columns:
         results_of_columns.append([results[features, source, fold] for fold in range(n_folds)])
 
-    errors: dict[str, list[float | str]] = {}  # of each method in each column
+    errors: dict[str, list[float | str]] = {}  # by method, for each column
     for name in (ALL_O, *METHODS, MM_H):
         errors[name] = [pooled(fold_results, name) for fold_results in results_of_columns]
     errors |= errors_of_iterative_methods(run, size, columns)
@@ -514,9 +516,9 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
 def errors_of_iterative_methods(
     run: Runner, size: Mapping[str, Any], columns: Sequence[tuple[str, str]]
 ) -> dict[str, list[float | str]]:
-    """The errors of `iterative_methods` in the columns of table 2, by method. A column is a kind of
-    features and a source. It is empty for features that these methods are not run with, as they
-    take minutes."""
+    """Get the errors of `iterative_methods` for the columns of table 2, by method. A column is a
+    kind of features and a source. It is empty for features that these methods are not run with,
+    because they take minutes."""
     grid = {
         "source": size["sources_used"],
         "features": size["iterative_features"],
@@ -538,13 +540,13 @@ def errors_of_iterative_methods(
 
 
 def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
-    """The weight of O after O, in addition to the weights of its tags, if nothing else were
-    learned:
+    """Compute the expected weight of O after O, in addition to the weights of its tags, if nothing
+    else were learned:
 
         K^2 p(O, O) - 2 K p(O) + 1
 
-    with the shares of transitions from O to O, and of tags that are O. `parts` has the docs of each
-    fold."""
+    with the proportion of transitions from O to O, and the proportion of O among tags. `parts`
+    contains the docs of each fold."""
     distinct_tags: set[str] = set()
     transitions: list[tuple[str, str]] = []
     for doc in chain.from_iterable(parts):
@@ -560,14 +562,15 @@ def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
 
 
 def pooled(results: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The error of a method on the tokens of all folds, from the results of `named_entities`."""
+    """Compute the error of a method on the tokens of all folds, from the results of
+    `named_entities`."""
     errors = [result["methods"][name][0] for result in results]
     n_tokens = [result["tokens"] for result in results]
     return float(numpy.average(errors, weights=n_tokens))
 
 
 def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The settings that were chosen for a method, and the number of folds with each."""
+    """Format the settings chosen for a method, and the number of folds for each."""
     n_folds: Counter[tuple[float, float]] = Counter()
     for result in results:
         _, setting = result["methods"][name]
@@ -576,7 +579,7 @@ def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def times(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """The times of section 6."""
+    """Make the table of training times: section 6."""
     results = run.grid("times", training_times, features=size["timed"]).values()
     rows = []
     for method, title in SPEC["timed"].items():
@@ -590,7 +593,7 @@ def times(run: Runner, size: Mapping[str, Any]) -> Figures:
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Figure 1, tables 1 and 2, and the times."""
+    """Make figure 1, tables 1 and 2, and the table of training times."""
     return {
         "flags": FEATURES["S2+"]["flags"],
         **figure_1(run, size),

@@ -1,9 +1,10 @@
-"""Compare what a page predicts, in Node, with what the pipeline predicts in Python.
+"""Compare the predictions of a page, in Node, with the predictions of the pipeline in Python.
 
     python scripts/compare_page.py MODEL CORPUS [--texts 2000] [--python-tokens] [--per-text 1]
 
-It prints the number of texts with other entities, the largest difference of a probability, of
-predicted entities and of all others with at least .01, and how fast Node was.
+It prints the number of texts with different entities, the largest difference in probability for
+predicted entities and for all other entities with a probability of at least .01, and the speed of
+Node.
 """
 
 import argparse
@@ -26,18 +27,18 @@ from spacy_costner.workflows.config.loading import load_pipeline
 
 PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
 FLOOR = 0.01
-"""The least probability of entities that are compared though they are not predicted."""
+"""The minimum probability for comparing entities that are not predicted."""
 
 Entity = tuple[int, int, str]
-"""The first character of an entity and the one after its last, in UTF-16 units; its label."""
+"""The start and end of an entity, in UTF-16 units, and its label."""
 
 
 class Comparison(NamedTuple):
-    """How predictions of texts differ.
+    """The differences between the predictions for texts.
 
-    other_entities (list[str]): The texts with other entities.
-    largest_difference (float): The largest difference of a probability.
-    n_entities (int): The number of entities in Python.
+    other_entities (list[str]): The texts with different entities.
+    largest_difference (float): The largest difference in probability.
+    n_entities (int): The number of entities predicted in Python.
     """
 
     other_entities: list[str]
@@ -46,8 +47,8 @@ class Comparison(NamedTuple):
 
 
 def predict_in_python(nlp: Language, docs: Sequence[Doc]) -> list[list[dict[str, Any]]]:
-    """The entities of docs with their probabilities, as a page returns them. All other entities
-    with at least the probability `FLOOR` are marked as not predicted."""
+    """Predict the entities of docs with their probabilities, in the format of a page. Other
+    entities with at least the probability `FLOOR` are included and marked as not predicted."""
     (ner,) = find_components(nlp).values()
     ner.set_confidence(Confidence(alternatives=FLOOR))
     results: list[list[dict[str, Any]]] = []
@@ -71,7 +72,7 @@ def predict_in_python(nlp: Language, docs: Sequence[Doc]) -> list[list[dict[str,
 
 
 def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:
-    """The tokens of a doc by their first UTF-16 unit and the one after their last."""
+    """Get the start and end of each token of a doc, in UTF-16 units."""
     tokens = []
     begin = 0
     for token in doc:
@@ -82,9 +83,9 @@ def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:
 
 
 def predict_in_node(model: bytes, docs: Sequence[Doc], *, give_tokens: bool) -> dict[str, Any]:
-    """Predict the texts of docs in Node, with Python's tokens if these are given. Returns the
-    output of predict.mjs: the "results" of the texts, their "words", the CPU "seconds" of
-    predicting, and of loading as "load"."""
+    """Predict the texts of docs in Node, with Python's tokens if `give_tokens`. Returns the output
+    of predict.mjs: the "results" for the texts, their "words", and the CPU "seconds" for prediction
+    and, as "load", for loading."""
     texts: list[dict[str, Any]] = []
     for doc in docs:
         texts.append({"text": doc.text})
@@ -104,8 +105,8 @@ def compare(
     in_python: Sequence[Sequence[dict[str, Any]]],
     in_node: Sequence[dict[str, Any]],
 ) -> Comparison:
-    """Compare the entities of docs and the probabilities of all possible ones. An entity that only
-    one of the two finds counts by the difference of its probability from `FLOOR`."""
+    """Compare the entities of docs, and the probabilities of all possible entities. If only one
+    side returns an entity, the difference is between its probability and `FLOOR`."""
     other_entities: list[str] = []
     largest_difference = 0.0
     n_entities = 0
@@ -124,14 +125,13 @@ def compare(
 
 
 def key_of(span: dict[str, Any]) -> Entity:
-    """An entity without its probability."""
+    """Get an entity without its probability."""
     return (span["start"], span["end"], span["label"])
 
 
 def read_texts(nlp: Language, path: str, n_texts: int, n_per_text: int) -> list[Doc]:
-    """The first texts of a corpus, as the tokenizer of a pipeline reads them. `n_per_text` docs of
-    the corpus make a text, with line breaks between them. Remaining docs at the end are left
-    out."""
+    """Read the first texts of a corpus, tokenized by a pipeline. Each text consists of `n_per_text`
+    docs of the corpus, separated by line breaks. Remaining docs at the end are left out."""
     texts: list[str] = []
     lines: list[str] = []
     for doc in read_docs(nlp, path):
@@ -145,7 +145,7 @@ def read_texts(nlp: Language, path: str, n_texts: int, n_per_text: int) -> list[
 
 
 def main() -> None:
-    """Compare, and print what differs."""
+    """Compare the predictions, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("corpus")

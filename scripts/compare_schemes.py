@@ -1,8 +1,8 @@
-"""Compare how tags are read with seqeval in strict mode, and with the rules of conlleval.
+"""Compare our reading of tags with seqeval in strict mode, and with the rules of conlleval.
 
-For each scheme, random entities are written as tags. The scheme has to be found from these, and the
-entities have to be the same as the entities that were written and that seqeval finds. Then
-random tags of the scheme, most of them against its rules, have to be read as conlleval reads them.
+For each scheme, random entities are written as tags. The scheme must be detected from the tags, and
+the entities read must equal the original entities and the entities read by seqeval. Random tags of
+the scheme, most of which break its rules, must then be read as by conlleval.
 
     pip install seqeval
     python -m scripts.compare_schemes --sequences 12000
@@ -27,7 +27,7 @@ from spacy_costner.readers.schemes import (
 )
 
 Entity = tuple[int, int, str]
-"""The first token of an entity, the token after its last, and its label."""
+"""The start and end (exclusive) token of an entity, and its label."""
 
 LABELS = ["PER", "LOC", "E-MAIL"]
 
@@ -39,19 +39,19 @@ SEQEVAL = {
     "IOBES": IOBES,
     "BMES": IOBES,
 }
-"""The schemes of seqeval. BMES is IOBES with M for I. seqeval doesn't have IO, and its IOE1, which
-"hasn't yet been able to handle some cases", loses an entity that is a single token with E."""
+"""The schemes of seqeval. BMES is IOBES with M for I. seqeval doesn't support IO, and its IOE1,
+which "hasn't yet been able to handle some cases", drops an entity that is a single token with E."""
 
 MULTIPLE = {"BILUO": "BIL", "IOBES": "BIE", "BMES": "BME"}
-"""The prefixes of the first token of an entity, of those within it, and of the last."""
+"""The prefixes for the first, inner and last tokens of an entity."""
 
 SINGLE = {"BILUO": "U", "IOBES": "S", "BMES": "S"}
-"""The prefix of the only token of an entity."""
+"""The prefix for entities of a single token."""
 
 
 def draw_entities(rng: random.Random, n_tokens: int, *, touching: bool) -> list[Entity]:
-    """Draw the entities of a sentence. Entities of one label touch only if the scheme can express
-    it."""
+    """Generate random entities for a sentence. Entities with the same label are only adjacent if
+    the scheme can express it."""
     entities: list[Entity] = []
     start = rng.randrange(3)
     while start < n_tokens:
@@ -85,13 +85,13 @@ def write_tags(entities: Sequence[Entity], n_tokens: int, scheme: str) -> list[s
 
 
 def with_prefix_behind(tags: Sequence[str]) -> list[str]:
-    """Move the prefix of each tag behind its label."""
+    """Move the prefix of each tag after its label."""
     return [tag if tag == "O" else f"{tag[2:]}-{tag[0]}" for tag in tags]
 
 
 def entities_by_conlleval(tags: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence by the rules of conlleval.pl, which has B, I, E and O. S and U
-    mean both B and E, L means E, M means I."""
+    """Read the entities of a sentence by the rules of conlleval.pl, which knows B, I, E and O. S
+    and U are both B and E, L is E, and M is I."""
     entities: list[Entity] = []
     begin: int | None = None
     before, label_before = "O", ""
@@ -114,7 +114,7 @@ def entities_by_conlleval(tags: Sequence[str]) -> list[Entity]:
 
 
 def read_entities(decoded: DecodedTags, lengths: Sequence[int]) -> list[list[Entity]]:
-    """The entities of each sentence, from spaCy's ENT_IOB of all tokens."""
+    """Get the entities of each sentence from spaCy's ENT_IOB of all tokens."""
     sentences: list[list[Entity]] = []
     first = 0
     for length in lengths:
@@ -132,7 +132,7 @@ def read_entities(decoded: DecodedTags, lengths: Sequence[int]) -> list[list[Ent
 
 
 def read(sentences: Sequence[Sequence[str]], name: str | None) -> tuple[str, list[list[Entity]]]:
-    """Read tags as a reader does. Returns the scheme, and the entities of each sentence."""
+    """Read tags with our reader. Returns the scheme, and the entities of each sentence."""
     tags = [tag for sentence in sentences for tag in sentence]
     starts = [i == 0 for sentence in sentences for i in range(len(sentence))]
     counts = TagCounts()
@@ -145,7 +145,7 @@ def read(sentences: Sequence[Sequence[str]], name: str | None) -> tuple[str, lis
 def read_by_seqeval(
     sentences: Sequence[Sequence[str]], scheme: str, *, is_behind: bool
 ) -> list[list[Entity]]:
-    """Read tags by seqeval in strict mode."""
+    """Read tags with seqeval in strict mode."""
     prefix = -1 if is_behind else 0  # its index in a tag
     rows: list[list[str]] = []
     for sentence in sentences:
@@ -171,7 +171,7 @@ def compare(scheme: str, n_sequences: int, rng: random.Random, *, is_behind: boo
         sentences.append(with_prefix_behind(tags) if is_behind else tags)
     our_name = "IOE" if scheme.startswith("IOE") else scheme
     expected_name = our_name + SUFFIX if is_behind else our_name
-    # PER-I alone may be a label, so the scheme isn't guessed.
+    # PER-I could be a whole label, so the scheme isn't guessed.
     told = expected_name if expected_name == "IO-suffix" else None
     name, ours = read(sentences, told)
     assert name == expected_name, (name, scheme)

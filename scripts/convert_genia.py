@@ -1,11 +1,11 @@
 """Convert the GENIA corpus from its published XML to columns, with a word and an IOB2 tag on each
-line, and to JSONL with all of its nested terms.
+line, and to JSONL with all nested terms.
 
     python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
-A term may be nested in another one; in columns an entity is an outermost term. A coordination ("CD4
-and CD8 cells") is one entity if all of its parts have one category. If not, the terms inside of it
-count. Positions are characters of the sentence, from and to.
+Terms may be nested in other terms. In columns, entities are outermost terms. A coordination ("CD4
+and CD8 cells") is one entity if all of its parts have the same category. Otherwise, the terms
+inside it are used. Positions are start and end characters in the sentence.
 """
 
 import json
@@ -31,18 +31,18 @@ NESTED = "genia_nested"
 
 RUN = r"[^\W_]+"
 PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
-"""A number such as 3,000 or 1.5, a run of letters and digits, or any other character by itself."""
+"""A number such as 3,000 or 1.5, a run of letters and digits, or any other single character."""
 
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
-"""The same, but letters or digits with a hyphen, apostrophe or full stop between them are one
-token, and so are digits with a comma between them."""
+"""The same, but letters or digits joined by a hyphen, apostrophe or full stop are one token, and so
+are digits joined by a comma."""
 
 Span = tuple[int, int]
-"""The first character and the character after the last."""
+"""The start and end (exclusive) characters."""
 
 
 class Entity(NamedTuple):
-    """An entity of a sentence: its characters, from and to, and its category."""
+    """An entity in a sentence: its start and end characters, and its category."""
 
     begin: int
     end: int
@@ -55,13 +55,13 @@ class Sentence(NamedTuple):
     abstract: str  # its number
     section: str  # "title" or "abstract"
     text: str  # without mark-up
-    entities: list[Entity]  # in their order; they don't overlap
-    terms: Sequence[Entity] = ()  # all, nested ones, too
+    entities: list[Entity]  # in order; they don't overlap
+    terms: Sequence[Entity] = ()  # all terms, including nested ones
 
 
 def read_sentences(archive: Path) -> Iterator[Sentence]:
     """Read the sentences of the corpus from the published .tgz, first the title of an abstract,
-    then its text. If an abstract is in it twice, the first one counts."""
+    then its text. If an abstract occurs twice, the first one is used."""
     read_abstracts = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
@@ -82,20 +82,19 @@ def read_sentences(archive: Path) -> Iterator[Sentence]:
 def read_terms(
     element: ElementTree.Element, begin: int = 0, *, nested: bool = False
 ) -> tuple[str, list[Entity]]:
-    """Read the text of an element and the outermost entities below it; nested ones, too, if asked
-    for.
+    """Read the text of an element and its outermost entities, or with `nested` all of its entities.
 
-    element (Element): A sentence, or a term in it.
-    begin (int): The first character of the element in its sentence.
-    nested (bool): Whether entities inside of entities are read.
-    RETURNS (tuple[str, list[Entity]]): The text, and the entities in their order.
+    element (Element): A sentence, or a term in a sentence.
+    begin (int): The start character of the element in its sentence.
+    nested (bool): Whether to include entities inside entities.
+    RETURNS (tuple[str, list[Entity]]): The text, and the entities in order.
     """
     text = element.text or ""
     entities: list[Entity] = []
     for child in element:
         child_begin = begin + len(text)
         child_text, entities_below = read_terms(child, child_begin, nested=nested)
-        # A coordination names the categories of all that it joins.
+        # A coordination lists the categories of all its parts.
         labels = set(CATEGORY.findall(child.get("sem", "")))
         is_entity = len(labels) == 1
         if is_entity:
@@ -108,7 +107,7 @@ def read_terms(
 
 
 def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> list[Span]:
-    """Cut a text into tokens: matches of a pattern, which are cut again before the characters in
+    """Tokenize a text into matches of a pattern, which are also split before the characters in
     `borders`."""
     sorted_borders = sorted(set(borders))
     tokens: list[Span] = []
@@ -120,8 +119,8 @@ def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ())
 
 
 def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
-    """Write entities, in their order, as the IOB2 tags of tokens. An entity that begins or ends
-    within a token gets the whole token. If two entities share a token, the first one gets it."""
+    """Encode entities, given in order, as the IOB2 tags of tokens. An entity that starts or ends
+    inside a token gets the whole token. If two entities share a token, the first one gets it."""
     tags = ["O"] * len(tokens)
     for entity in entities:
         prefix = "B"
@@ -134,9 +133,9 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
 
 
 def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
-    """The words of a sentence and their tags. PLAIN tokens come from the text alone. GOLD tokens
-    are also cut where entities begin and end, as in the papers, which reveals a part of the
-    answer."""
+    """Get the words of a sentence and their tags. PLAIN tokens only depend on the text. GOLD tokens
+    are also split where entities start and end, as in the papers, which gives away part of the
+    annotation."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     if tokenization == GOLD:
         borders: list[int] = []
@@ -148,8 +147,8 @@ def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
 
 
 def nested_task(sentence: Sentence) -> dict[str, Any]:
-    """A sentence with all of its terms, for JSONL. A term that begins or ends within a PLAIN token
-    gets the whole token."""
+    """Convert a sentence with all of its terms for JSONL. A term that starts or ends inside a PLAIN
+    token gets the whole token."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     # Two terms may have the same tokens.
     spans: set[tuple[int, int, str]] = set()
@@ -172,15 +171,15 @@ def nested_task(sentence: Sentence) -> dict[str, Any]:
 
 
 def convert(archive: Path, output: Path) -> dict[str, Counter]:
-    """Write the corpus in both tokenizations, its nested terms, and of which abstract each sentence
-    is. Sentences without text are left out.
+    """Write the corpus in both tokenizations, its nested terms, and the abstract of each sentence.
+    Sentences without text are left out.
 
-    archive (Path): The .tgz as published.
-    output (Path): The folder of genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
+    archive (Path): The published .tgz.
+    output (Path): The folder for genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
         sentences.tsv.
     RETURNS (dict[str, Counter]): The counts of each tokenization: "sentences", "tokens",
-        "entities", and "marked", the entities of the XML, of which a few share all of their tokens
-        with another one.
+        "entities", and "marked", the entities in the XML, a few of which share all of their tokens
+        with another entity.
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
@@ -209,7 +208,7 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines, each with its line end, to a file."""
+    """Write lines to a file, with a line end after each."""
     text = "".join(f"{line}\n" for line in lines)
     path.write_text(text, encoding="utf8", newline="\n")
 

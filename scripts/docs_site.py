@@ -1,6 +1,6 @@
-"""What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/.
+"""The hooks of mkdocs.yml: add pages generated from the code, and adapt links out of docs/.
 
-mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions make the
+mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions generate the
 pages.
 """
 
@@ -25,12 +25,12 @@ from spacy_costner import workflows
 from spacy_costner.cli import COMMANDS, costner
 
 PARSERS: dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
-"""The commands as click has them, by name: with their arguments, options and help."""
+"""The commands as click objects, by name, with their arguments, options and help."""
 
 ROOT = Path(__file__).parent.parent
 COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
 LINKS = {**COPIED, "configs": "reference/config.md"}
-"""The pages of the site for links out of docs/."""
+"""The pages of the site that links out of docs/ lead to."""
 
 GROUPS = {
     "spacy_factories": "The component",
@@ -57,7 +57,7 @@ ROOMS = {
     "apply": "Many files",
     "vectors": "Vectors",
 }
-"""The rooms of `spacy_costner.workflows` with public functions: the page of each, and its title."""
+"""The rooms of `spacy_costner.workflows` with public functions, and the titles of their pages."""
 
 LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
@@ -76,7 +76,7 @@ API = {
     "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
 }
-"""The modules of each of the other pages of the Python API."""
+"""The modules on each of the other pages of the Python API."""
 
 API_MEMBERS = {
     "integrations.presidio": ["CostnerNlpEngine", "CostnerRecognizer"],
@@ -84,15 +84,15 @@ API_MEMBERS = {
     "serve.session": ["AnnotationSession"],
     "serve.store": ["AnnotationStore"],
 }
-"""The members that users call, in modules that also have others."""
+"""The members called by users, for modules that also contain other members."""
 
 THEME_WIDTHS = {"76.25em": "68.75em", "76.234375em": "68.734375em"}
-"""Narrow windows have a button instead of the navigation. The theme shows the navigation from 1,220
-pixels on, and our site from 1,100 on: the widths in its style sheets and scripts, and ours."""
+"""The widths in the theme's style sheets and scripts, and ours. Narrow windows have a button
+instead of the navigation. The theme shows the navigation from 1,220 pixels, our site from 1,100."""
 
 LIVE_PAGE = "live.html"
 LIVE_PLACE = "<!-- live page -->"
-"""Where a page has a link to the live page: on the site only."""
+"""The placeholder for a link to the live page, which only exists on the site."""
 
 LIVE_LINK = (
     f"[**Try it**]({LIVE_PAGE}): a pipeline that has learned the made-up people, companies and "
@@ -109,16 +109,17 @@ python {ROOT}/scripts/make_demo_corpus.py more --seed 1
 python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
 python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
 """
-"""The commands that make the pipeline of the live page: the commands of the demo, with another
-limit of the miss rate."""
+"""The commands that make the pipeline for the live page: the commands of the demo, with a different
+limit for the miss rate."""
 
 ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
-al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
-with the page that refers to it."""
+al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each entry links to
+the pages that cite the paper."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made from the code: mkdocs calls it before it reads the files."""
+    """Add the pages generated from the code. mkdocs calls this function before it reads the
+    files."""
     pages: dict[str, str] = {}
     for source, page in COPIED.items():
         pages[page] = (ROOT / source).read_text("utf8")
@@ -137,8 +138,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links out of docs/ into links of the site, and add the link to the live page. mkdocs
-    calls it for each page."""
+    """Turn links out of docs/ into links within the site, and add the link to the live page. mkdocs
+    calls this function for each page."""
     for old, new in LINKS.items():
         markdown = markdown.replace(f"](../{old})", f"]({new})")
     markdown = markdown.replace(LIVE_PLACE, LIVE_LINK)
@@ -146,7 +147,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def live_page() -> str:
-    """The page of a pipeline that is trained on the demo corpus, whose texts are made up."""
+    """Generate the live page, for a pipeline trained on the demo corpus, whose texts are made
+    up."""
     with TemporaryDirectory() as folder:
         page = ["page", "model", "--output", "page.html"]
         for text in LIVE_TEXTS:
@@ -159,12 +161,12 @@ def live_page() -> str:
 
 
 def papers() -> str:
-    """The page of all papers that other pages list, with links to these pages. Papers are sorted by
-    the surname of the first author."""
+    """Generate the page of all papers listed on other pages, with links to these pages. Papers are
+    sorted by the surname of the first author."""
     links_of_paper: dict[str, list[str]] = {}
     for path in sorted((ROOT / "docs").glob("*.md")):
         _, _, list_of_papers = path.read_text("utf8").partition("\n## Papers\n")
-        # The other lines of an entry begin with two spaces.
+        # Continuation lines of an entry start with two spaces.
         for entry in re.findall(r"^- (.*(?:\n  .*)*)", list_of_papers, flags=re.MULTILINE):
             paper = " ".join(entry.split())
             links_of_paper.setdefault(paper, []).append(f"[{path.stem}]({path.name})")
@@ -175,12 +177,13 @@ def papers() -> str:
 
 
 def from_surname(paper: str) -> str:
-    """A paper, "J. D. Lafferty …", without the initials of its first author."""
+    """Remove the initials of the first author from a paper such as "J. D. Lafferty …"."""
     return re.sub(r"^(\S+\. )+", "", paper)
 
 
 def config_reference() -> Iterator[str]:
-    """A config with every setting, then every registered function."""
+    """Generate the config reference: a config with every setting, then every registered
+    function."""
     yield "# Config\n\n## Every setting\n\n`configs/base.cfg`:\n\n```ini"
     yield (ROOT / "configs" / "base.cfg").read_text("utf8") + "```\n"
     for group, title in GROUPS.items():
@@ -196,8 +199,8 @@ def config_reference() -> Iterator[str]:
 
 
 def block(group: str, entry: EntryPoint) -> str:
-    """The lines by which a config names a registered function, with the settings that have a
-    default. The group of the entry point is spacy_ or thinc_ and the name of the registry."""
+    """Get the config block of a registered function, including settings with a default. The group
+    of the entry point is spacy_ or thinc_ and the name of the registry."""
     _, registry_name = group.split("_")
     key = f"@{registry_name}"
     if registry_name == "factories":
@@ -211,9 +214,10 @@ def block(group: str, entry: EntryPoint) -> str:
 
 
 def command_reference() -> Iterator[str]:
-    """Every command with its arguments and options, in groups by use."""
+    """Generate the command reference: every command with its arguments and options, grouped by
+    use."""
     yield "# Commands\n"
-    # The third field of a row of COMMANDS is what the command is for, the first its name.
+    # The first field of a row of COMMANDS is the name of the command, the third its purpose.
     for group, commands in groupby(COMMANDS, key=lambda command: command[2]):
         links = ", ".join(f"[`{name}`](#{name})" for name, *_ in commands)
         yield f"- {group}: {links}"
@@ -234,7 +238,7 @@ def command_reference() -> Iterator[str]:
 
 
 def default(parameter: Any) -> str:
-    """The default of an argument or option, as a cell of the table."""
+    """Format the default of an argument or option for the table."""
     if parameter.required:
         return "required"
     if isinstance(parameter.show_default, str):
@@ -245,7 +249,7 @@ def default(parameter: Any) -> str:
 
 
 def functions_of(room: str) -> list[Callable]:
-    """The public functions of a room of `spacy_costner.workflows`, by name."""
+    """Get the public functions of a room of `spacy_costner.workflows`, sorted by name."""
     functions: list[Callable] = []
     for name in workflows.__all__:
         function = getattr(workflows, name)
@@ -256,7 +260,7 @@ def functions_of(room: str) -> list[Callable]:
 
 
 def workflow_list() -> Iterator[str]:
-    """The first page of the Python API: every public function, by room."""
+    """Generate the first page of the Python API: every public function, by room."""
     yield "# Python API\n\nMost commands have a function of the same name:\n"
     yield "```python\nfrom spacy_costner.workflows import calibrate, fit, guarantee\n```\n"
     yield "| function | does |\n|---|---|"
@@ -269,14 +273,14 @@ def workflow_list() -> Iterator[str]:
 
 
 def summary(function: Callable) -> str:
-    """The first sentence of a docstring."""
+    """Get the first sentence of a docstring."""
     paragraph = (getdoc(function) or "").partition("\n\n")[0]
     return re.split(r"(?<=\.)\s", paragraph)[0].replace("\n", " ")
 
 
 def room_page(room: str) -> Iterator[str]:
-    """A page of the Python API: the public functions of a room, and the types of their options and
-    results."""
+    """Generate a page of the Python API: the public functions of a room, and the types of their
+    options and results."""
     functions = functions_of(room)
     names = ", ".join(function.__name__ for function in functions)
     yield f"# {ROOMS[room]}\n"
@@ -293,16 +297,16 @@ def room_page(room: str) -> Iterator[str]:
 
 
 SHOWN = "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false"
-"""The options by which mkdocstrings shows a function or class with its name and signature."""
+"""The mkdocstrings options that show a function or class with its name and signature."""
 
 
 def place(function_or_type: Any) -> str:
-    """The path of a function or class, by which mkdocstrings finds it, and its anchor."""
+    """Get the path of a function or class, which mkdocstrings also uses as its anchor."""
     return f"{function_or_type.__module__}.{function_or_type.__name__}"
 
 
 def options_types(function: Callable) -> list[type]:
-    """The dataclasses whose fields a function takes as its arguments, such as `InitOptions` for
+    """Get the dataclasses whose fields are arguments of a function, such as `InitOptions` for
     `init`: see `takes_fields_of`, which wraps a function of the dataclass."""
     wrapped = unwrap(function)
     if wrapped is function:
@@ -315,7 +319,7 @@ def options_types(function: Callable) -> list[type]:
 
 
 def result_types(function: Callable) -> list[type]:
-    """The classes in the annotation of what a function returns, where they are of its module."""
+    """Get the classes in the return annotation of a function that are from the same module."""
     annotation = signature(function).return_annotation
     types: list[type] = []
     for result in (annotation, *get_args(annotation)):
@@ -325,7 +329,8 @@ def result_types(function: Callable) -> list[type]:
 
 
 def api(name: str, modules: list[str]) -> str:
-    """A page of the Python API: mkdocstrings replaces each ":::" by the docstrings of a module."""
+    """Generate a page of the Python API. mkdocstrings replaces each ":::" with the docstrings of a
+    module."""
     blocks = [f"# {name.capitalize()}\n"]
     for module in modules:
         blocks.append(f"## {module}\n\n::: spacy_costner.{module}")
@@ -336,7 +341,8 @@ def api(name: str, modules: list[str]) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Have the theme show the navigation on windows of 1,100 pixels: mkdocs calls it at the end."""
+    """Make the theme show the navigation in windows of 1,100 pixels. mkdocs calls this function at
+    the end."""
     assets = Path(config["site_dir"], "assets")
     for path in [*assets.glob("stylesheets/*.css"), *assets.glob("javascripts/*.js")]:
         text = path.read_text("utf8")
@@ -346,25 +352,26 @@ def on_post_build(config: Any) -> None:
 
 
 PARAMETERS = r"^(?:\w+ \([^)\n]*\),? ?)+(?=: )"
-"""A line of a docstring up to the colon: a parameter, or several that are described together."""
+"""The start of a docstring line up to the colon: one or several parameters with a common
+description."""
 
 
 def list_parameters(match: re.Match) -> str:
-    """A match of PARAMETERS as an item of a list, with bold names."""
+    """Convert a match of PARAMETERS to a list item, with bold names."""
     return "- " + re.sub(r"(\w+) \(([^)]*)\)", r"**\1** (`\2`)", match[0])
 
 
 class ListParameters(griffe.Extension):
-    """Parameters in docstrings, `name (Type): …` as spaCy writes them, become a list; functions
-    that they refer to become links."""
+    """Converts parameters in docstrings, in spaCy's format `name (Type): …`, to lists, and
+    references to functions to links."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change the docstring of an object: griffe calls it for each."""
+        """Change the docstring of an object. griffe calls this method for each object."""
         if obj.docstring is None:
             return
         text = re.sub(PARAMETERS, list_parameters, obj.docstring.value, flags=re.MULTILINE)
 
-        # "see `name`" becomes a link, if the module has the name. "\1" stands for the name.
+        # "see `name`" becomes a link if the module contains the name. "\1" stands for the name.
         public_names = [name for name in obj.module.members if not name.startswith("_")]
         reference = rf"(?<=[Ss]ee )`({'|'.join(public_names)})`"
         target = rf"{obj.module.path}.\1"
@@ -372,8 +379,8 @@ class ListParameters(griffe.Extension):
         obj.docstring.value = re.sub(reference, link, text)
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
-        """List the fields of a dataclass or NamedTuple, with their comments: griffe calls it for
-        each class."""
+        """List the fields of a dataclass or NamedTuple, with their comments. griffe calls this
+        method for each class."""
         if cls.docstring is None or "__init__" in cls.members:
             return
         lines = cls.lines_collection[cls.filepath]
@@ -386,7 +393,8 @@ class ListParameters(griffe.Extension):
 
 
 def comment(lines: list[str], field: griffe.Attribute) -> str:
-    """The comment behind a field of a class, or above it, after a colon; empty if it has none."""
+    """Get the comment after a field of a class, or above it, preceded by a colon. Returns an empty
+    string if there is none."""
     first, last = field.lineno or 0, field.endlineno or 0
     _, _, text = lines[last - 1].partition("  # ")
     above: list[str] = []

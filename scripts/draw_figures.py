@@ -1,7 +1,7 @@
-"""Draw the pictures of README and site, in Chromium, for light and for dark pages: entities with
-confidences; a part of a report.
+"""Draw the pictures for the README and the site in Chromium, for light and dark pages: entities
+with confidences, and part of a report.
 
-The paper is the background around the content of a picture. It is cut off.
+"Paper" is the background around the content of a picture. It is cropped.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ from spacy_costner.cli.report import report_page
 from spacy_costner.workflows.reports.reporting import report
 
 SCHEMES = {"": 1, "_dark": 0}
-"""The ends of the names of files, and Chromium's numbers of the colour schemes."""
+"""The suffixes of file names, and Chromium's numbers for the colour schemes."""
 
 WITHOUT_PAPER = """
 :root { color-scheme: light dark }
@@ -38,20 +38,20 @@ COLORS = {"PER": "#aa9cfc", "ORG": "#7aecec", "LOC": "#ff9561", "MISC": "#ddd"}
 def main(
     model: Path, corpus: Path, output: Path, text: str | None = None, browser: str = "chromium"
 ) -> None:
-    """Write entities.png of a text, and report.png of MODEL on CORPUS, to the folder OUTPUT, and
-    both for dark pages, entities_dark.png and report_dark.png."""
+    """Write entities.png for a text and report.png for MODEL on CORPUS to the folder OUTPUT, and
+    the versions for dark pages, entities_dark.png and report_dark.png."""
     nlp = spacy.load(model)
     html = entities_page(nlp(text or TEXT))
     draw(html, output, "entities", browser, width=800)
     result = report(nlp, Corpus(corpus)(nlp), n_mistakes=2)
     html = report_page(result).replace("</style>", f"{HIDDEN}</style>")
-    # The policy of the page forbids a style sheet that was changed.
+    # The page's policy forbids modified style sheets.
     html = html.replace("Content-Security-Policy", "none")
     draw(html, output, "report", browser, width=1000)
 
 
 def entities_page(doc: Doc) -> str:
-    """A page of displaCy with the entities of a doc, their labels and confidences."""
+    """Render a displaCy page with the entities of a doc, their labels and confidences."""
     ents: list[dict[str, Any]] = []
     colors: dict[str, str] = {}
     for ent in doc.ents:
@@ -68,7 +68,7 @@ def entities_page(doc: Doc) -> str:
 
 
 def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> None:
-    """Save a page as pictures for light and for dark pages, without the paper around it. A page
+    """Save a page as pictures for light and dark pages, without the surrounding paper. A page
     without paper stays transparent."""
     with TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"

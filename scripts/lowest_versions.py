@@ -1,8 +1,8 @@
-"""Print the lowest versions of packages that setup.cfg allows, as constraints for pip.
+"""Print the lowest package versions that setup.cfg allows, as constraints for pip.
 
     python scripts/lowest_versions.py [EXTRA ...]
 
-`make test-lowest` installs them. A package without a lower bound has no line.
+`make test-lowest` installs these versions. Packages without a lower bound are left out.
 """
 
 import re
@@ -13,16 +13,16 @@ from pathlib import Path
 
 SETUP = Path(__file__).parents[1] / "setup.cfg"
 BOUND = re.compile(r"([\w-]+)(?:\[.+\])?>=([\w.]+)")
-"""A requirement with a lower bound: its name, perhaps extras of it, and the bound."""
+"""A requirement with a lower bound: its name, optional extras, and the bound."""
 
 
 def lowest_versions(extras: Iterable[str] = (), path: Path = SETUP) -> dict[str, str]:
     """Read the lower bounds of the package and of some of its extras.
 
-    extras (Iterable[str]): The extras.
-    path (Path): The setup.cfg.
+    extras (Iterable[str]): The extras to include.
+    path (Path): The path of setup.cfg.
     RETURNS (dict[str, str]): The lowest version of each package that has a lower bound.
-    RAISES (KeyError): If there is no such extra.
+    RAISES (KeyError): If an extra doesn't exist.
     """
     setup = ConfigParser()
     setup.read(path, encoding="utf8")

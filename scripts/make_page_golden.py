@@ -1,10 +1,10 @@
-"""Write tests/javascript/golden.json: a small model file, and what Python predicts with it.
+"""Write tests/javascript/golden.json: a small model file, and Python's predictions with it.
 
     python scripts/make_page_golden.py
 
-The pipeline is trained on some sentences of the demo corpus, in two passes, with most kinds of
-features that a page can have without a file. Run it again when the form of model files changes, and
-look at what else has changed.
+The pipeline is trained on some sentences of the demo corpus, with two passes and most kinds of
+features that a page supports without a file. Run it again if the format of model files changes, and
+check what else has changed.
 """
 
 import base64
@@ -73,13 +73,13 @@ def make_pipeline() -> Language:
     optimizer = Optimizer(0.01)
     for _ in range(N_STEPS):
         nlp.update(examples, sgd=optimizer)
-    # Weights as they are saved, in whole numbers.
+    # Use the weights as saved, as integers.
     ner.from_bytes(ner.to_bytes())
     return nlp
 
 
 def predict(nlp: Language, text: str) -> dict[str, Any]:
-    """What is expected of a text: its tokens, its entities and their probabilities."""
+    """Get the expected results for a text: its tokens, its entities and their probabilities."""
     doc = nlp(text)
     group = doc.spans["confidence"]
     entities: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ def main() -> None:
     nlp = make_pipeline()
     model = base64.b64encode(make_web_model(nlp).data).decode()
     docs = list(make_corpus("test").get_docs(nlp.vocab))[: 2 * N_TEXTS]
-    # Two sentences a text, so that words occur again.
+    # Two sentences per text, so that words recur.
     texts = [f"{first.text}\n{second.text}" for first, second in zip(docs[::2], docs[1::2])]
     cases = [predict(nlp, text) for text in [*HARD_TEXTS, *texts]]
     golden = {"model": model, "cases": cases}
