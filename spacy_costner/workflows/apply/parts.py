@@ -214,6 +214,8 @@ class AnswersOfParts:
         with warnings.catch_warnings(record=True) as caught:
             batch = list(islice(self._rows, self._nlp.batch_size))
             answers = annotate_batch(self._nlp, [row for _, row in batch])
+        # It isn't known which doc caused a warning, so warnings are recorded for all parts in the
+        # batch. The dicts are ordered sets.
         messages = dict.fromkeys(str(warning.message) for warning in caught)
         for number in dict.fromkeys(number for number, _ in batch):
             self._messages[number].update(messages)

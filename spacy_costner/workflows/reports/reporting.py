@@ -239,9 +239,9 @@ def optional_facts(
     facts: dict[str, str] = {}
     # If docs are split into sentences or lines, each of them is predicted separately, so an entity
     # that crosses a boundary can't be predicted.
-    n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
-    if n_over_borders:
-        facts["across boundaries"] = f"{n_over_borders:,} {UNPREDICTABLE}"
+    n_across_boundaries = int(dev.posterior.crosses_border(dev.gold).sum())
+    if n_across_boundaries:
+        facts["across boundaries"] = f"{n_across_boundaries:,} {UNPREDICTABLE}"
     promise = ner.guarantee
     if promise is not None and promise.miss is not None:
         facts["guaranteed miss rate"] = f"{promise.miss:g}"

@@ -226,6 +226,7 @@ def estimate_share(
     """
     value, margin = _ratio_and_margin(part, whole, sample, confidence)
     has_odds = (value > 0) & (value < 1)
+    # Values without log odds are replaced, so that no logarithm is infinite.
     safe_value = numpy.where(has_odds, value, 0.5)
     log_odds = numpy.log(safe_value / (1 - safe_value))
     odds_margin = margin / (safe_value * (1 - safe_value))

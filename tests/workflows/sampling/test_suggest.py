@@ -116,7 +116,7 @@ def test_words_that_the_model_is_sure_of_have_no_share() -> None:
     assert len(without_uncertainty.features) == 0
 
 
-def places_of(suggestions: list[Suggestion]) -> list[int]:
+def doc_indices_of(suggestions: list[Suggestion]) -> list[int]:
     """The indices of the suggested docs in the pool, in the order of the suggestions."""
     return [suggestion.doc_index for suggestion in suggestions]
 
@@ -128,7 +128,7 @@ def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     is."""
     nlp = load(unsure)
     suggestions = suggest(nlp, make_docs(nlp), n=10, by=by, per=per)
-    assert sorted(places_of(suggestions)) == [0, 3, 4, 5]
+    assert sorted(doc_indices_of(suggestions)) == [0, 3, 4, 5]
 
 
 @pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
@@ -136,7 +136,7 @@ def test_annotated_texts_are_not_suggested(unsure: Path, by: str) -> None:
     nlp = load(unsure)
     annotated = make_docs(nlp, ["The Red Sox lost", "Who is it"])
     suggestions = suggest(nlp, make_docs(nlp), n=10, by=by, annotated=annotated)
-    assert sorted(places_of(suggestions)) == [0, 5]
+    assert sorted(doc_indices_of(suggestions)) == [0, 5]
 
 
 @pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
@@ -146,7 +146,7 @@ def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: st
 
     two = suggest(nlp, make_docs(nlp), n=2, by=by, per="doc", diverse=False)
 
-    assert places_of(two) == sorted(score_of, key=lambda place: -score_of[place])[:2]
+    assert doc_indices_of(two) == sorted(score_of, key=lambda i: -score_of[i])[:2]
 
 
 def test_per_token_sentences_come_before_long_tables(
@@ -184,8 +184,8 @@ def test_per_token_sentences_come_before_long_tables(
     per_doc = suggest(nlp, docs, n=9, per="doc")
 
     # Tables are 0 to 2, sentences 3 to 5, the short doc 6 and the long one 7.
-    assert places_of(per_token) == [3, 4, 5, 0, 1, 2, 7, 6]
-    assert places_of(per_doc) == [0, 1, 2, 3, 4, 5, 7, 6]
+    assert doc_indices_of(per_token) == [3, 4, 5, 0, 1, 2, 7, 6]
+    assert doc_indices_of(per_doc) == [0, 1, 2, 3, 4, 5, 7, 6]
 
 
 def test_scores_by_cost_use_the_costs_of_the_user(unsure: Path) -> None:
@@ -238,7 +238,7 @@ def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() ->
     text 3 occur nowhere else."""
     texts = ["red wine is", "wine is red", "old town hall", "qua quo qui", "town hall", "old wine"]
     first = suggest_first(make_docs(spacy.blank("xx"), texts), n=6)
-    assert places_of(first) == [0, 2, 1, 4, 5, 3]
+    assert doc_indices_of(first) == [0, 2, 1, 4, 5, 3]
     frequent = 3**0.5 + 2**0.5 + 2**0.5  # "wine" is in three texts, "red" and "is" in two
     assert first[0].score == pytest.approx(frequent) and first[-1].score == 0
 
@@ -247,7 +247,7 @@ def test_first_texts_are_tasks_without_annotation() -> None:
     """A text that is already annotated isn't suggested, and each text is suggested once."""
     docs = make_docs(spacy.blank("xx"))
     first = suggest_first(docs, n=9, annotated=docs[:1])
-    assert sorted(places_of(first)) == [3, 4, 5]
+    assert sorted(doc_indices_of(first)) == [3, 4, 5]
     assert all(suggestion.task().spans is None for suggestion in first)
 
 
@@ -433,7 +433,7 @@ def test_the_command_can_do_without_diversity(
     chosen = [doc["text"] for doc in json.loads(result.stdout)["docs"]]
     nlp = load(unsure)
     expected = suggest(nlp, make_docs(nlp, texts), diverse=diverse)
-    assert chosen == [texts[place] for place in places_of(expected)]
+    assert chosen == [texts[place] for place in doc_indices_of(expected)]
     assert (chosen[-1] != "Who is it") is diverse
 
 
