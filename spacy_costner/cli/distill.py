@@ -192,7 +192,9 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
         f"{corrections.n_dropped:,} removed, {corrections.n_changed:,} changed",
         "",
     ]
-    table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F"]]
+    table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F", "log-probability"]]
     for method in noise.methods:
-        table.append([method.name, *percentages(*method[1:4])])
-    return [*lines, text_table(table), f"kept: {noise.kept}"]
+        scores = percentages(method.precision, method.recall, method.f_score)
+        table.append([method.name, *scores, f"{method.log_prob:.4f}"])
+    lines += [text_table(table), "log-probability: of the annotation, in nats per token"]
+    return [*lines, f"kept: {noise.kept}, which has the highest log-probability"]

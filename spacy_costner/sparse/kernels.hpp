@@ -23,6 +23,10 @@
 
 namespace costner_sparse {
 
+// How many slots or rows ahead memory is prefetched. Rows are far apart in memory, and loading one
+// takes about as long as processing dozens of others.
+constexpr int64_t N_AHEAD = 64;
+
 // A map from 64-bit keys to non-negative numbers, using open addressing: a key is stored in its
 // slot or, if the slot is taken, in the next free place after it. Threads may look up keys while
 // others set keys. Only one thread can set keys at a time.
@@ -141,19 +145,18 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
 }
 
 // Computes scores[t] = sum of weights[r] over the rows r of token t. Returns whether all row
-// indices are less than n_rows. Larger indices are skipped. Rows are far apart in memory and slow
-// to load, so the row `n_ahead` slots later is prefetched while a row is added. The stride between
-// two rows of weights is `stride` floats.
+// indices are less than n_rows. Larger indices are skipped. The stride between two rows of weights
+// is `stride` floats.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
                      int64_t stride, int64_t n_rows, int64_t width, float* RESTRICT scores) {
-    const int64_t n = n_tokens * n_slots, n_ahead = 16;
+    const int64_t n = n_tokens * n_slots;
     const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
     bool are_in_range = true;
     for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
         std::fill(scores, scores + width, 0.0f);
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + n_ahead < n && rows[i + n_ahead] >= 0) {
-                const float* next_row = weights + rows[i + n_ahead] * stride;
+            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) {
+                const float* next_row = weights + rows[i + N_AHEAD] * stride;
                 PREFETCH(next_row);
                 PREFETCH(next_row + 16);
             }
@@ -176,14 +179,14 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
 inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
                         const float* d_scores, int64_t width, int32_t* place_of,
                         std::vector<int32_t>& active, std::vector<int32_t>& places) {
-    const int64_t n = n_tokens * n_slots, n_ahead = 16;
+    const int64_t n = n_tokens * n_slots;
     active.clear();
     places.assign(n, -1);
     for (int64_t t = 0; t < n_tokens; ++t) {
         const float* d_score = d_scores + t * width;
         if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + n_ahead < n && rows[i + n_ahead] >= 0) PREFETCH(place_of + rows[i + n_ahead]);
+            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) PREFETCH(place_of + rows[i + N_AHEAD]);
             const int32_t row = rows[i];
             if (row < 0) continue;
             if (place_of[row] < 0) {
@@ -200,11 +203,11 @@ inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
 // `active`: see `find_active`.
 inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, int64_t n_slots,
                           const float* d_scores, int64_t width, float* gradient) {
-    const int64_t n = n_tokens * n_slots, n_ahead = 8;
+    const int64_t n = n_tokens * n_slots;
     for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + n_ahead < n && places[i + n_ahead] >= 0)
-                PREFETCH(gradient + places[i + n_ahead] * width);
+            if (i + N_AHEAD < n && places[i + N_AHEAD] >= 0)
+                PREFETCH(gradient + places[i + N_AHEAD] * width);
             if (places[i] < 0) continue;
             float* RESTRICT sum = gradient + places[i] * width;
             for (int64_t k = 0; k < width; ++k) sum[k] += d_scores[k];
@@ -228,11 +231,11 @@ inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, cons
 // Computes gradient[r] += d_scores[t] for the rows r of each token t, in float64.
 inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
                      int64_t width, double* RESTRICT gradient) {
-    const int64_t n = n_tokens * n_slots, n_ahead = 16;
+    const int64_t n = n_tokens * n_slots;
     for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + n_ahead < n && rows[i + n_ahead] >= 0) {
-                const double* next_row = gradient + rows[i + n_ahead] * width;
+            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) {
+                const double* next_row = gradient + rows[i + N_AHEAD] * width;
                 PREFETCH(next_row);
                 PREFETCH(next_row + 8);
             }
@@ -359,9 +362,8 @@ inline void prefetch(const Table& table, int64_t row) {
 // Performs step number `now` for the rows that have a gradient. Rows must not be repeated.
 inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
                     const float* gradient, int32_t now, const Step& step) {
-    const int64_t n_ahead = 8;
     for (int64_t i = 0; i < n_rows; ++i) {
-        if (i + n_ahead < n_rows) prefetch(table, rows[i + n_ahead]);
+        if (i + N_AHEAD < n_rows) prefetch(table, rows[i + N_AHEAD]);
         lazy_regularise(table, rows[i], now - 1, step);
         adagrad(table, rows[i], gradient + i * table.width, now, step);
     }

@@ -9,7 +9,6 @@ from spacy.training import Example
 from spacy_costner.cli.audit import audit_page
 from spacy_costner.cli.distill import noise_page
 from spacy_costner.cli.report import report_page
-from spacy_costner.metrics import Difference
 from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
 from spacy_costner.workflows.noisy_labels.channel_distillation import LearnedNoise
 from spacy_costner.workflows.noisy_labels.distillation import Distilled
@@ -133,7 +132,7 @@ def test_nothing_of_a_page_of_annotators_runs(tab: Browser, tmp_path: Path) -> N
         missed=dict.fromkeys(HOSTILE, 0.0),
         false_alarms=0.0,
     )
-    method = MethodScores(CHANNEL, 0.5, 0.5, 0.5, Difference(0.0, 0.0, 0.0, 1.0))
+    method = MethodScores(CHANNEL, 0.5, 0.5, 0.5, -0.5)
     noise = LearnedNoise([errors], 1, [method], CHANNEL, Corrections())
     distilled = Distilled(
         tmp_path, n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise

@@ -16,10 +16,11 @@ Texts are divided into two folds, so that no text is predicted by a model that w
 Before that, the same procedure is run with the checked texts of each fold held out. The predictions
 for these texts are used to estimate how reliable each model and annotator is (see
 `evidence_weights`), and whether the channel is better than using only the checked texts, or the
-unmodified answers.
+unmodified answers. Methods are compared by the log-probability of the annotation, because F-scores
+vary too much on few texts to show that annotators are too weak to be useful.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import add
@@ -29,11 +30,11 @@ import numpy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d, Floats1d, Floats2d, Floats3d, FloatsXd, Ints1d
+from thinc.types import Array1d, Floats1d, Floats3d, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
-from ...metrics import Difference, f_score, paired_differences, precision, recall
+from ...metrics import f_score, precision, recall
 from ...pipeline.scorers import Entity
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
@@ -58,7 +59,13 @@ from .answered_texts import (
     AnsweredTexts,
     entities_of_path,
 )
-from .evidence_weights import CheckedBatch, evidence_parts, fit_weights, pool
+from .evidence_weights import (
+    CheckedBatch,
+    evidence_parts,
+    fit_weights,
+    log_prob_of_gold,
+    pool,
+)
 
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
@@ -68,19 +75,21 @@ METHODS = (GOLD, ANSWERS, CHANNEL)
 
 N_FOLDS = 2
 
-MOST_P = 0.1
-"""The channel is replaced by another method if the other method has a higher F-score and the
-p-value is below this."""
-
 
 class MethodScores(NamedTuple):
-    """The scores of one of `METHODS` on checked texts that its models were not trained on."""
+    """The scores of one of `METHODS` on checked texts that its models were not trained on.
+
+    name (str): The name of the method.
+    precision (float), recall (float), f_score (float): The scores of the predicted entities.
+    log_prob (float): The log-probability of the annotation, in nats per token, after temperature
+        scaling.
+    """
 
     name: str
     precision: float
     recall: float
     f_score: float
-    lead: Difference  # difference in F-score from the channel
+    log_prob: float
 
 
 class Corrections(NamedTuple):
@@ -221,12 +230,32 @@ class ChannelTraining:
             fold.models[CHANNEL] = self.train([*docs_of(other.checked), *soft])
             predicted = self.make_batches(fold.models[CHANNEL], fold.checked)
             checked_batches += self.with_evidence(fold, predicted)
-        predictions = {method: [fold.predict(method) for fold in folds] for method in METHODS}
         return Comparison(
-            methods=score_methods(predictions),
+            methods=[self.score_method(method, folds) for method in METHODS],
             weights_of_models=weights_of_models,
             first_weights=first_weights,
             weights_of_students=fit_weights(checked_batches),
+        )
+
+    def score_method(self, method: str, folds: Sequence[Fold]) -> MethodScores:
+        """Score the models of a method on the checked texts of each fold."""
+        counts = [count_matches(fold.predict(method)) for fold in folds]
+        tp, fp, fn = numpy.sum(counts, axis=0)
+        checked_batches: list[CheckedBatch] = []
+        for fold in folds:
+            predicted = self.make_batches(fold.models[method], fold.checked)
+            parts_of_batches = [[batch.potentials] for batch in predicted]
+            checked_batches += self.with_annotation(fold, predicted, parts_of_batches)
+        # A single weight is an inverse temperature. Models trained on few texts are overconfident.
+        weight = fit_weights(checked_batches)
+        log_prob = sum(log_prob_of_gold(batch, weight)[0] for batch in checked_batches)
+        n_tokens = sum(len(text.doc) for text in self.texts.checked)
+        return MethodScores(
+            method,
+            float(precision(tp, fp)),
+            float(recall(tp, fn)),
+            float(f_score(tp, fp, fn)),
+            log_prob / n_tokens,
         )
 
     def find_weights_of_models(self, folds: Sequence[Fold]) -> Floats1d:
@@ -409,46 +438,18 @@ def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
     return [text.doc for text in texts]
 
 
-def score_methods(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[MethodScores]:
-    """Score the predictions of each method over all folds, and compare each method with the channel
-    using a paired bootstrap over docs."""
-    counts_of_methods: list[Floats2d] = []
-    for of_folds in predictions.values():
-        counts_of_methods.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
-    counts = numpy.stack(counts_of_methods)[:, None]  # with one seed: (methods, 1, docs, 3)
-    channel = list(predictions).index(CHANNEL)
-    (leads,) = paired_differences(counts, stack_f, baseline=channel)
-    methods: list[MethodScores] = []
-    for name, counts_of_method, lead in zip(predictions, counts_of_methods, leads):
-        tp, fp, fn = counts_of_method.sum(axis=0)
-        f = float(f_score(tp, fp, fn))
-        methods.append(MethodScores(name, float(precision(tp, fp)), float(recall(tp, fn)), f, lead))
-    return methods
-
-
-def count_by_doc(dev: DevPredictions) -> Floats2d:
-    """Count the true positives, false positives and false negatives of each doc.
-    Shape: (docs, 3)"""
+def count_matches(dev: DevPredictions) -> Floats1d:
+    """Count the true positives, false positives and false negatives of predictions. Shape: (3,)"""
     predicted = predict_best(dev)
-    correct = predicted.entities.select(predicted.is_correct)
-    tp = dev.count_in_docs(correct)
-    n_predicted = dev.count_in_docs(predicted.entities)
-    n_gold = dev.count_in_docs(dev.gold)
-    return numpy.stack([tp, n_predicted - tp, n_gold - tp], axis=1).astype("float64")
-
-
-def stack_f(counts: FloatsXd) -> FloatsXd:
-    """Compute the F-score from summed counts. Maps shape (..., 3) to (1, ...)."""
-    tp, fp, fn = numpy.moveaxis(counts, -1, 0)
-    return f_score(tp, fp, fn)[None]
+    n_correct = predicted.is_correct.sum()
+    n_predicted = len(predicted.is_correct)
+    n_gold = len(dev.gold.begin)
+    return numpy.asarray([n_correct, n_predicted - n_correct, n_gold - n_correct], "float64")
 
 
 def choose_method(methods: Sequence[MethodScores]) -> MethodScores:
-    """Choose the noise channel, unless another method has a significantly higher F-score. If
-    several methods do, choose the one with the highest F-score."""
-    (channel,) = (method for method in methods if method.name == CHANNEL)
-    better = [method for method in methods if method.lead.value > 0 and method.lead.p < MOST_P]
-    return max(better, key=lambda method: method.f_score, default=channel)
+    """Choose the method with the highest log-probability."""
+    return max(methods, key=lambda method: method.log_prob)
 
 
 def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d) -> list[Batch]:
