@@ -19,6 +19,7 @@ from ..readers import ReadOptions
 from ..workflows.config.loading import read_config, with_reading
 from ..workflows.noisy_labels.channel_distillation import LearnedNoise
 from ..workflows.noisy_labels.distillation import Distilled, distill
+from ..workflows.noisy_labels.noise_channel import CHANNEL
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
@@ -192,9 +193,16 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
         f"{corrections.n_dropped:,} removed, {corrections.n_changed:,} changed",
         "",
     ]
-    table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F", "log-probability"]]
+    table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F", "log-prob", "lead"]]
     for method in noise.methods:
         scores = percentages(method.precision, method.recall, method.f_score)
-        table.append([method.name, *scores, f"{method.log_prob:.4f}"])
-    lines += [text_table(table), "log-probability: of the annotation, in nats per token"]
-    return [*lines, f"kept: {noise.kept}, which has the highest log-probability"]
+        lead = f"{method.lead:+.4f} ± {method.lead_error:.4f}"
+        if method.name == CHANNEL:
+            lead = ""
+        table.append([method.name, *scores, f"{method.log_prob:.4f}", lead])
+    lines += [
+        text_table(table),
+        "log-prob: log-probability of the annotation in nats per token; lead: difference from the "
+        "noise channel and its standard error",
+    ]
+    return [*lines, f"kept: {noise.kept}"]

@@ -132,7 +132,7 @@ def test_nothing_of_a_page_of_annotators_runs(tab: Browser, tmp_path: Path) -> N
         missed=dict.fromkeys(HOSTILE, 0.0),
         false_alarms=0.0,
     )
-    method = MethodScores(CHANNEL, 0.5, 0.5, 0.5, -0.5)
+    method = MethodScores(CHANNEL, 0.5, 0.5, 0.5, -0.5, 0.0, 0.0)
     noise = LearnedNoise([errors], 1, [method], CHANNEL, Corrections())
     distilled = Distilled(
         tmp_path, n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise

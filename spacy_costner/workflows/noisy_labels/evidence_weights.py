@@ -103,6 +103,16 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
     return float(log_z_of_gold.sum() - log_z.sum()), numpy.asarray(gradient)
 
 
+def log_probs_of_gold(batch: CheckedBatch, weights: Floats1d) -> Floats1d:
+    """Compute the log-probability of the annotation of each sequence, in nats. Shapes: (M,) to
+    (B,)"""
+    potentials = pool(batch.parts, weights)
+    log_z, _ = chain.forward_backward(potentials).log_partition()
+    restricted = chain.restrict(potentials, batch.is_gold)
+    log_z_of_gold, _ = chain.forward_backward(restricted).log_partition()
+    return log_z_of_gold - log_z
+
+
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:
     """Compute the weighted sum of the scores of all parts, in float64. Shape of the weights:
     (M,)"""

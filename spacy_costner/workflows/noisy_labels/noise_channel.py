@@ -63,7 +63,7 @@ from .evidence_weights import (
     CheckedBatch,
     evidence_parts,
     fit_weights,
-    log_prob_of_gold,
+    log_probs_of_gold,
     pool,
 )
 
@@ -83,6 +83,8 @@ class MethodScores(NamedTuple):
     precision (float), recall (float), f_score (float): The scores of the predicted entities.
     log_prob (float): The log-probability of the annotation, in nats per token, after temperature
         scaling.
+    lead (float): The difference from the log-probability of the channel.
+    lead_error (float): The standard error of the difference, from the differences of the docs.
     """
 
     name: str
@@ -90,6 +92,8 @@ class MethodScores(NamedTuple):
     recall: float
     f_score: float
     log_prob: float
+    lead: float
+    lead_error: float
 
 
 class Corrections(NamedTuple):
@@ -231,32 +235,50 @@ class ChannelTraining:
             predicted = self.make_batches(fold.models[CHANNEL], fold.checked)
             checked_batches += self.with_evidence(fold, predicted)
         return Comparison(
-            methods=[self.score_method(method, folds) for method in METHODS],
+            methods=self.score_methods(folds),
             weights_of_models=weights_of_models,
             first_weights=first_weights,
             weights_of_students=fit_weights(checked_batches),
         )
 
-    def score_method(self, method: str, folds: Sequence[Fold]) -> MethodScores:
-        """Score the models of a method on the checked texts of each fold."""
-        counts = [count_matches(fold.predict(method)) for fold in folds]
-        tp, fp, fn = numpy.sum(counts, axis=0)
+    def score_methods(self, folds: Sequence[Fold]) -> list[MethodScores]:
+        """Score the models of each method on the checked texts of each fold."""
+        n_tokens = sum(len(text.doc) for text in self.texts.checked)
+        log_probs = {method: self.find_log_probs(method, folds) for method in METHODS}
+        methods: list[MethodScores] = []
+        for name in METHODS:
+            counts = [count_matches(fold.predict(name)) for fold in folds]
+            tp, fp, fn = numpy.sum(counts, axis=0)
+            leads = log_probs[name] - log_probs[CHANNEL]
+            scores = MethodScores(
+                name,
+                float(precision(tp, fp)),
+                float(recall(tp, fn)),
+                float(f_score(tp, fp, fn)),
+                log_prob=float(log_probs[name].sum()) / n_tokens,
+                lead=float(leads.sum()) / n_tokens,
+                lead_error=float(leads.std() * numpy.sqrt(len(leads))) / n_tokens,
+            )
+            methods.append(scores)
+        return methods
+
+    def find_log_probs(self, method: str, folds: Sequence[Fold]) -> Floats1d:
+        """Compute the log-probability of the annotation of each checked doc that isn't empty, in
+        nats, by the models of a method, after temperature scaling. Shape: (docs,)"""
+        batches: list[Batch] = []
         checked_batches: list[CheckedBatch] = []
         for fold in folds:
             predicted = self.make_batches(fold.models[method], fold.checked)
             parts_of_batches = [[batch.potentials] for batch in predicted]
+            batches += predicted
             checked_batches += self.with_annotation(fold, predicted, parts_of_batches)
         # A single weight is an inverse temperature. Models trained on few texts are overconfident.
         weight = fit_weights(checked_batches)
-        log_prob = sum(log_prob_of_gold(batch, weight)[0] for batch in checked_batches)
-        n_tokens = sum(len(text.doc) for text in self.texts.checked)
-        return MethodScores(
-            method,
-            float(precision(tp, fp)),
-            float(recall(tp, fn)),
-            float(f_score(tp, fp, fn)),
-            log_prob / n_tokens,
-        )
+        log_probs: list[Floats1d] = []
+        for batch, checked in zip(batches, checked_batches):
+            log_probs_of_sequences = log_probs_of_gold(checked, weight)
+            log_probs.append(numpy.bincount(batch.doc_of_sequence, log_probs_of_sequences))
+        return numpy.concatenate(log_probs)
 
     def find_weights_of_models(self, folds: Sequence[Fold]) -> Floats1d:
         """Estimate the weights of the models trained on checked texts and on answers.
@@ -448,8 +470,11 @@ def count_matches(dev: DevPredictions) -> Floats1d:
 
 
 def choose_method(methods: Sequence[MethodScores]) -> MethodScores:
-    """Choose the method with the highest log-probability."""
-    return max(methods, key=lambda method: method.log_prob)
+    """Choose the noise channel, unless the log-probability of another method is higher by more than
+    one standard error. If this applies to several methods, choose the highest log-probability."""
+    (channel,) = (method for method in methods if method.name == CHANNEL)
+    better = [method for method in methods if method.lead > method.lead_error]
+    return max(better, key=lambda method: method.log_prob, default=channel)
 
 
 def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d) -> list[Batch]:

@@ -134,7 +134,7 @@ def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
     assert distilled["n_entities"] == pytest.approx(160, abs=16)
     assert distilled["rows"][-1]["f_score"] > 0.95
     assert distilled["notes"] == []
-    assert f"Kept: {CHANNEL}, " in (folder / "noise.html").read_text(encoding="utf8")
+    assert f"Kept: {CHANNEL}." in (folder / "noise.html").read_text(encoding="utf8")
 
 
 def test_a_student_learns_from_the_saved_corpus_alone(
@@ -166,8 +166,11 @@ def make_noise(name: str) -> LearnedNoise:
         missed={"LOC": 0.2, "PER": 0.2},
         false_alarms=3.14,
     )
-    method = MethodScores(CHANNEL, 0.8, 0.7, 0.7467, -0.25)
-    return LearnedNoise([errors], 50, [method], CHANNEL, Corrections(12, 3, 4))
+    methods = [
+        MethodScores(GOLD, 0.8, 0.7, 0.7467, -0.3, -0.05, 0.01),
+        MethodScores(CHANNEL, 0.9, 0.7, 0.7875, -0.25, 0.0, 0.0),
+    ]
+    return LearnedNoise([errors], 50, methods, CHANNEL, Corrections(12, 3, 4))
 
 
 def test_the_tables_of_errors_are_printed() -> None:
@@ -179,10 +182,10 @@ def test_the_tables_of_errors_are_printed() -> None:
     text = "\n".join(noise_lines(noise))
     assert ["LOC", "70.0", "10.0", "20.0"] in [line.split() for line in text.splitlines()]
     assert "12 entities added to the annotators' labels, 3 removed, 4 changed" in text
-    assert [*CHANNEL.split(), "80.00", "70.00", "74.67", "-0.2500"] in [
-        line.split() for line in text.splitlines()
-    ]
-    assert text.endswith(f"kept: {CHANNEL}, which has the highest log-probability")
+    rows = [line.split() for line in text.splitlines()]
+    assert [*GOLD.split(), "80.00", "70.00", "74.67", "-0.3000", "-0.0500", "±", "0.0100"] in rows
+    assert [*CHANNEL.split(), "90.00", "70.00", "78.75", "-0.2500"] in rows
+    assert text.endswith(f"kept: {CHANNEL}")
 
 
 def test_the_page_has_the_tables_of_errors() -> None:
@@ -198,26 +201,33 @@ def test_the_page_has_the_tables_of_errors() -> None:
     assert "<i>" not in page
     cell = r"<t[dh](?: [^>]*)?>(?:<b>)?([^<]*)"
     _, methods, annotators, labels = [re.findall(cell, part) for part in page.split("<table>")]
-    assert methods[5:] == [CHANNEL, "80.00", "70.00", "74.67", "-0.2500"]
+    assert methods[7:14] == [GOLD, "80.00", "70.00", "74.67", "-0.3000", "-0.0500", "0.0100"]
     assert annotators[8:] == ["362", "50", "60.00", "50.00", "54.54", "3.1"]
     assert labels[4:8] == ["LOC", "70.0", "10.0", "20.0"]
-    assert f"Kept: {CHANNEL}, " in page
+    assert f"Kept: {CHANNEL}." in page
 
 
-@pytest.mark.parametrize("best", [GOLD, ANSWERS, CHANNEL])
-def test_the_method_with_the_highest_log_probability_is_kept(best: str) -> None:
-    """It may have a lower F than the others."""
+@pytest.mark.parametrize(
+    ("lead_of_gold", "lead_of_answers", "expected"),
+    [(-0.1, -0.2, CHANNEL), (0.02, -0.2, CHANNEL), (0.04, -0.2, GOLD), (0.04, 0.05, ANSWERS)],
+    ids=["worse", "better by less than the error", "better", "both better"],
+)
+def test_the_channel_is_kept_unless_another_method_is_better(
+    lead_of_gold: float, lead_of_answers: float, expected: str
+) -> None:
+    """By more than the standard error of the log-probability. F doesn't count."""
     methods: list[MethodScores] = []
-    for name in (GOLD, ANSWERS, CHANNEL):
-        f = 0.4 if name == best else 0.5
-        methods.append(MethodScores(name, f, f, f, -0.2 if name == best else -0.3))
+    for name, lead in [(GOLD, lead_of_gold), (ANSWERS, lead_of_answers), (CHANNEL, 0.0)]:
+        f = 0.9 - lead
+        methods.append(MethodScores(name, f, f, f, -0.3 + lead, lead, 0.03))
 
-    assert choose_method(methods).name == best
+    assert choose_method(methods).name == expected
 
 
 def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> None:
     """F counts entities. The log-probability is lower for a model trained on wrong labels, but not
-    as low as without temperature scaling, and 0 if no annotation is known."""
+    as low as without temperature scaling, and 0 if no annotation is known. The lead is a sum over
+    docs, and so is its error."""
     vocab = blank_vocab()
     gold = make_docs(8, 1, vocab)
     wrong = annotate(gold, 1, missed=0.0, confused=1.0)
@@ -225,21 +235,27 @@ def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> No
     config = Config().from_disk(folder / "student.cfg", interpolate=False)
     texts = AnsweredTexts(spacy.blank("xx"), gold, [name])
     training = ChannelTraining(short_training(config, texts.labels), texts)
-    models = {GOLD: training.train(gold), ANSWERS: training.train(wrong)}
+    learned = training.train(gold)
+    models = {GOLD: learned, ANSWERS: training.train(wrong), CHANNEL: learned}
     fold = Fold(texts.checked, [], models)
 
-    scores = training.score_method(GOLD, [fold])
-    scores_of_wrong = training.score_method(ANSWERS, [fold])
+    scores, scores_of_wrong, _ = training.score_methods([fold])
 
     assert (scores.precision, scores.recall, scores.f_score) == (1, 1, 1)
+    assert (scores.lead, scores.lead_error) == (0, 0)
     assert scores_of_wrong.f_score == pytest.approx(0.5)
     assert scores_of_wrong.log_prob < scores.log_prob < 0
+    assert scores_of_wrong.lead == pytest.approx(scores_of_wrong.log_prob - scores.log_prob)
+    leads = training.find_log_probs(ANSWERS, [fold]) - training.find_log_probs(GOLD, [fold])
+    assert len(leads) == len(gold)
+    variance = sum((lead - leads.mean()) ** 2 for lead in leads) / len(gold)
+    assert scores_of_wrong.lead_error == pytest.approx((variance / len(gold)) ** 0.5 / 4)
     (batch,) = training.make_batches(models[ANSWERS], fold.checked)
     checked_batches = training.with_annotation(fold, [batch], [[batch.potentials]])
     log_prob, _ = log_prob_of_gold(checked_batches[0], numpy.ones(1))
     assert scores_of_wrong.log_prob > log_prob / sum(map(len, gold))
     unknown = [replace(text, true_tags=numpy.full(4, -1)) for text in texts.checked]
-    assert training.score_method(GOLD, [Fold(unknown, [], models)]).log_prob == 0
+    assert_allclose(training.find_log_probs(GOLD, [Fold(unknown, [], models)]), numpy.zeros(8))
 
 
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
