@@ -27,6 +27,13 @@ namespace costner_sparse {
 // takes about as long as processing dozens of others.
 constexpr int64_t N_AHEAD = 64;
 
+// Prefetches all cache lines of a row of floats.
+inline void prefetch_row(const float* row, int64_t width) {
+    const int64_t floats_per_line = 64 / sizeof(float);
+    for (int64_t k = 0; k < width; k += floats_per_line) PREFETCH(row + k);
+    PREFETCH(row + width - 1);  // the row may end in another line
+}
+
 // A map from 64-bit keys to non-negative numbers, using open addressing: a key is stored in its
 // slot or, if the slot is taken, in the next free place after it. Threads may look up keys while
 // others set keys. Only one thread can set keys at a time.
@@ -155,11 +162,8 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
     for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
         std::fill(scores, scores + width, 0.0f);
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) {
-                const float* next_row = weights + rows[i + N_AHEAD] * stride;
-                PREFETCH(next_row);
-                PREFETCH(next_row + 16);
-            }
+            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0)
+                prefetch_row(weights + rows[i + N_AHEAD] * stride, width);
             // A negative index becomes a large unsigned number, so one comparison is sufficient.
             if (static_cast<uint32_t>(rows[i]) >= end) {
                 are_in_range &= rows[i] < 0;
@@ -207,7 +211,7 @@ inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, 
     for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
             if (i + N_AHEAD < n && places[i + N_AHEAD] >= 0)
-                PREFETCH(gradient + places[i + N_AHEAD] * width);
+                prefetch_row(gradient + places[i + N_AHEAD] * width, width);
             if (places[i] < 0) continue;
             float* RESTRICT sum = gradient + places[i] * width;
             for (int64_t k = 0; k < width; ++k) sum[k] += d_scores[k];
@@ -349,14 +353,11 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
     for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
 }
 
-// Prefetches the start of a row, two cache lines of each array, before the row is updated.
+// Prefetches all values of a row, before it is updated.
 inline void prefetch(const Table& table, int64_t row) {
     PREFETCH(table.last + row * table.last_stride);
-    for (const float* part : {table.weights, table.totals, table.squares}) {
-        const float* next_row = part + row * table.stride;
-        PREFETCH(next_row);
-        PREFETCH(next_row + std::min<int64_t>(16, table.width - 1));
-    }
+    for (const float* part : {table.weights, table.totals, table.squares})
+        prefetch_row(part + row * table.stride, table.width);
 }
 
 // Performs step number `now` for the rows that have a gradient. Rows must not be repeated.
