@@ -1,5 +1,6 @@
 """Tests of commands as people call them: `python -m spacy costner …`."""
 
+import gc
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from spacy.util import load_model_from_config
 from thinc.api import Config
 
 from spacy_costner import __version__
+from spacy_costner.cli import GC_THRESHOLD
 from spacy_costner.features.gazetteers import Gazetteer
 from spacy_costner.pipeline.component import CostSensitiveNER
 
@@ -387,3 +389,14 @@ def test_a_file_in_place_of_groups_is_named(
 def test_a_file_in_place_of_a_gazetteer_is_named(binary_file: Path) -> None:
     with pytest.raises(ValueError, match=re.escape(str(binary_file))):
         Gazetteer.from_file(binary_file)
+
+
+def test_commands_collect_garbage_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus consists of many objects, and few of them are unused."""
+    thresholds: list[int] = []
+    monkeypatch.setattr(gc, "set_threshold", thresholds.append)
+
+    result = run("init", "--help")
+
+    assert result.exit_code == 0, result.output
+    assert thresholds == [GC_THRESHOLD]
