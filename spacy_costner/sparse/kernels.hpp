@@ -27,10 +27,11 @@ namespace costner_sparse {
 // takes about as long as processing dozens of others.
 constexpr int64_t N_AHEAD = 64;
 
-// Prefetches all cache lines of a row of floats.
-inline void prefetch_row(const float* row, int64_t width) {
-    const int64_t floats_per_line = 64 / sizeof(float);
-    for (int64_t k = 0; k < width; k += floats_per_line) PREFETCH(row + k);
+// Prefetches all cache lines of a row.
+template <typename Real>
+void prefetch_row(const Real* row, int64_t width) {
+    const int64_t values_per_line = 64 / sizeof(Real);
+    for (int64_t k = 0; k < width; k += values_per_line) PREFETCH(row + k);
     PREFETCH(row + width - 1);  // the row may end in another line
 }
 
@@ -238,11 +239,8 @@ inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
     const int64_t n = n_tokens * n_slots;
     for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) {
-                const double* next_row = gradient + rows[i + N_AHEAD] * width;
-                PREFETCH(next_row);
-                PREFETCH(next_row + 8);
-            }
+            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0)
+                prefetch_row(gradient + rows[i + N_AHEAD] * width, width);
             if (rows[i] < 0) continue;
             double* row = gradient + rows[i] * width;
             for (int64_t k = 0; k < width; ++k) row[k] += d_scores[k];

@@ -76,8 +76,8 @@ def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
         value = PENALTY * float(logs @ logs)
         gradient = 2 * PENALTY * logs
         for batch in in_float64:
-            log_prob, gradient_of_batch = log_prob_of_gold(batch, weights)
-            value -= log_prob
+            log_probs, gradient_of_batch = log_probs_of_gold(batch, weights)
+            value -= float(log_probs.sum())
             gradient -= gradient_of_batch * weights  # with respect to the logarithm of the weight
         return value, gradient
 
@@ -86,10 +86,10 @@ def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
     return numpy.exp(logs)
 
 
-def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Floats1d]:
-    """Compute the log-probability of the texts' annotation, in nats, and its gradient. The
-    derivative with respect to a weight is the expected value of its part given the annotation,
-    minus the expected value without it. Shapes of weights and gradient: (M,)"""
+def log_probs_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[Floats1d, Floats1d]:
+    """Compute the log-probability of the annotation of each sequence, in nats, and the gradient of
+    their sum. The derivative with respect to a weight is the expected value of its part given the
+    annotation, minus the expected value without it. Shapes: (M,) to (B,) and (M,)"""
     potentials = pool(batch.parts, weights)
     everything = chain.forward_backward(potentials)
     annotated = chain.forward_backward(chain.restrict(potentials, batch.is_gold))
@@ -100,17 +100,7 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
         gradient.append(float(expected_given_gold.sum() - expected.sum()))
     log_z, _ = everything.log_partition()
     log_z_of_gold, _ = annotated.log_partition()
-    return float(log_z_of_gold.sum() - log_z.sum()), numpy.asarray(gradient)
-
-
-def log_probs_of_gold(batch: CheckedBatch, weights: Floats1d) -> Floats1d:
-    """Compute the log-probability of the annotation of each sequence, in nats. Shapes: (M,) to
-    (B,)"""
-    potentials = pool(batch.parts, weights)
-    log_z, _ = chain.forward_backward(potentials).log_partition()
-    restricted = chain.restrict(potentials, batch.is_gold)
-    log_z_of_gold, _ = chain.forward_backward(restricted).log_partition()
-    return log_z_of_gold - log_z
+    return log_z_of_gold - log_z, numpy.asarray(gradient)
 
 
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:

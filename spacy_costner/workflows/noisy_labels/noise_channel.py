@@ -276,7 +276,7 @@ class ChannelTraining:
         weight = fit_weights(checked_batches)
         log_probs: list[Floats1d] = []
         for batch, checked in zip(batches, checked_batches):
-            log_probs_of_sequences = log_probs_of_gold(checked, weight)
+            log_probs_of_sequences, _ = log_probs_of_gold(checked, weight)
             log_probs.append(numpy.bincount(batch.doc_of_sequence, log_probs_of_sequences))
         return numpy.concatenate(log_probs)
 

@@ -29,7 +29,7 @@ from spacy_costner.workflows.noisy_labels.channel_distillation import (
     short_training,
 )
 from spacy_costner.workflows.noisy_labels.distillation import Distilled
-from spacy_costner.workflows.noisy_labels.evidence_weights import log_prob_of_gold
+from spacy_costner.workflows.noisy_labels.evidence_weights import log_probs_of_gold
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ANSWERS,
     CHANNEL,
@@ -226,8 +226,8 @@ def test_the_channel_is_kept_unless_another_method_is_better(
 
 def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> None:
     """F counts entities. The log-probability is lower for a model trained on wrong labels, but not
-    as low as without temperature scaling, and 0 if no annotation is known. The lead is a sum over
-    docs, and so is its error."""
+    as low as without temperature scaling, and 0 if no annotation is known. The error of
+    the lead is found from the differences of docs."""
     vocab = blank_vocab()
     gold = make_docs(8, 1, vocab)
     wrong = annotate(gold, 1, missed=0.0, confused=1.0)
@@ -252,8 +252,8 @@ def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> No
     assert scores_of_wrong.lead_error == pytest.approx((variance / len(gold)) ** 0.5 / 4)
     (batch,) = training.make_batches(models[ANSWERS], fold.checked)
     checked_batches = training.with_annotation(fold, [batch], [[batch.potentials]])
-    log_prob, _ = log_prob_of_gold(checked_batches[0], numpy.ones(1))
-    assert scores_of_wrong.log_prob > log_prob / sum(map(len, gold))
+    log_probs, _ = log_probs_of_gold(checked_batches[0], numpy.ones(1))
+    assert scores_of_wrong.log_prob > log_probs.sum() / sum(map(len, gold))
     unknown = [replace(text, true_tags=numpy.full(4, -1)) for text in texts.checked]
     assert_allclose(training.find_log_probs(GOLD, [Fold(unknown, [], models)]), numpy.zeros(8))
 
