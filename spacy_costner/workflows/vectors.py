@@ -185,10 +185,9 @@ class RawText:
         `token.text` because no `Token` objects are created."""
         text_of_orth = self._text_of_orth
         orths = doc.to_array(ORTH).tolist()
-        for orth in orths:
-            if orth not in text_of_orth:
-                text_of_orth[orth] = doc.vocab.strings[orth]
-        return [text_of_orth[orth] for orth in orths]
+        for new_orth in {*orths}.difference(text_of_orth):
+            text_of_orth[new_orth] = doc.vocab.strings[new_orth]
+        return [*map(text_of_orth.__getitem__, orths)]
 
 
 def split_sentences(texts: Sequence[str], is_start: Sequence[bool]) -> list[list[str]]:
