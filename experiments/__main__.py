@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from .runner import ROOT, run_experiment
 
-Name = Enum("Name", {path.stem: path.stem for path in sorted((ROOT / "experiments").glob("*.md"))})  # type: ignore[misc]
+Name = Enum("Name", {path.stem: path.stem for path in sorted((ROOT / "experiments").glob("*.cfg"))})  # type: ignore[misc]
 
 
 def main(

@@ -145,11 +145,9 @@ def section(name: str, runner: Runner, quick: bool, variant: str | None = None) 
     figures = module.experiment(runner, size)
     # Only now does the runner have the seconds of all runs.
     command = name
-    text = template(name)
     if variant is not None:
         command = f"{name} --variant {variant}"
-        heading, rest = text.split("\n", 1)
-        text = f"{heading}, variant: {variant}\n{rest}"
+    text = template(name, variant)
     source = provenance(command, runner.seconds)
     return fill(text, {**size, **figures, "provenance": source})
 
@@ -183,9 +181,18 @@ def provenance(command: str, seconds: float) -> str:
     )
 
 
-def template(name: str) -> str:
-    """Read the template of an experiment, with placeholders in braces for the figures."""
-    return (ROOT / "experiments" / f"{name}.md").read_text(encoding="utf8")
+def template(name: str, variant: str | None = None) -> str:
+    """Read the template of an experiment, with placeholders in braces for the figures. A variant
+    that has no template of its own gets the one of the experiment, with its name in the heading."""
+    folder = ROOT / "experiments"
+    text = (folder / f"{name}.md").read_text(encoding="utf8")
+    if variant is None:
+        return text
+    path = folder / f"{name}-{variant}.md"
+    if path.exists():
+        return path.read_text(encoding="utf8")
+    heading, rest = text.split("\n", 1)
+    return f"{heading}, variant: {variant}\n{rest}"
 
 
 class _PageFormatter(Formatter):

@@ -3,7 +3,8 @@
 A method has two settings: C, its regularisation, and m, the multiplier of its cost. A grid contains
 pairs of these. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood
 ("crf"), the other methods from 0. The variant "paper" of the spec uses the epochs and grids of the
-paper, the variant "gazetteers" adds features from lists of phrases.
+paper, the variant "epochs" only its epochs, and the variant "gazetteers" adds features from lists
+of phrases.
 """
 
 import json
@@ -13,6 +14,7 @@ from math import ceil
 from statistics import mean
 from typing import Any
 
+from spacy_costner.cli.tables import markdown_table
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.workflows.runs import Run
@@ -214,6 +216,30 @@ def results(systems: Mapping[str, System], n_samples: int) -> Figures:
     return rows
 
 
+def table_by_epochs(tuned: Mapping[str, Sequence[System]], size: Mapping[str, Any]) -> str:
+    """Make the table of F on the development data after each number of epochs, with a row for each
+    method and m. C and averaging are the best for this m and number of epochs."""
+    header = ["", "m"]
+    for epochs, epochs_of_risk in zip(size["epochs"], size["epochs_of_risk"], strict=True):
+        title = f"{epochs} epochs"
+        if epochs_of_risk != epochs:
+            title += f" (risk and JRB: {epochs_of_risk})"
+        header.append(title)
+
+    rows: list[list[str]] = []
+    for name, method in METHODS.items():
+        systems = tuned[name]
+        for m in dict.fromkeys(system.settings["m"] for system in systems):
+            row = [method["title"], "" if m is None else f"{m:g}"]
+            for epochs in size["epochs_of_risk" if method["from_crf"] else "epochs"]:
+                of_cell = {"m": m, "epochs": epochs}.items()
+                candidates = [system for system in systems if of_cell <= system.settings.items()]
+                (dev_f,) = best_on_dev(candidates).on("dev", F)
+                row.append(f"{dev_f:.2f}")
+            rows.append(row)
+    return markdown_table(header, rows)
+
+
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Tune on the development data, then train with the chosen settings."""
     corpus = find_corpus()
@@ -233,5 +259,7 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
         **facts,
         "corpus": corpus,
         "lists": gazetteers,
+        "titles": {name: method["title"] for name, method in METHODS.items()},
         "ours": results(systems, size["n_samples"]),
+        "by_epochs": table_by_epochs(tuned, size),
     }

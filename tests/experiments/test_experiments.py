@@ -150,6 +150,20 @@ def test_a_variant_has_a_section_of_its_own(
     assert "<!-- combinations-small -->" in page.read_text()
 
 
+def test_a_variant_can_have_its_own_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "a.md").write_text("## Title\ntext")
+    (folder / "a-small.md").write_text("### Small\nother text")
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+
+    assert template("a") == "## Title\ntext"
+    assert template("a", "small") == "### Small\nother text"
+    assert template("a", "large") == "## Title, variant: large\ntext"
+
+
 def test_templates_are_filled_with_figures_and_lists() -> None:
     assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
     lists = {"a": [1, 2.0, 3], "b": [4]}
