@@ -39,7 +39,7 @@ def sample_gold(potentials: Potentials, seed: int) -> numpy.ndarray:
     return path[:, None] == numpy.arange(len(TAGS))
 
 
-def test_the_log_probabilities_of_gold_are_those_of_all_paths_with_its_gradient() -> None:
+def test_the_log_probabilities_of_gold_are_those_of_all_paths_with_their_gradient() -> None:
     """By enumeration, and by central differences. One token has no annotation."""
     parts = make_parts(1, LENGTHS)
     is_gold = sample_gold(parts[0], seed=3)

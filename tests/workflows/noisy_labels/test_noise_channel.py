@@ -226,8 +226,8 @@ def test_the_channel_is_kept_unless_another_method_is_better(
 
 def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> None:
     """F counts entities. The log-probability is lower for a model trained on wrong labels, but not
-    as low as without temperature scaling, and 0 if no annotation is known. The error of
-    the lead is found from the differences of docs."""
+    as low as without temperature scaling, and 0 if no annotation is known. The error of the lead is
+    found from the differences of docs."""
     vocab = blank_vocab()
     gold = make_docs(8, 1, vocab)
     wrong = annotate(gold, 1, missed=0.0, confused=1.0)
