@@ -144,48 +144,41 @@ def systems_of(
 ) -> list[System]:
     """Choose settings on the development part, train the models with them on all training data, and
     score them on the test part. Returns a system for each row, with the chosen "setting". MAP is
-    the first row, and tries smaller values of C first. See `trials` for the arguments."""
+    the first row. See `trials` for the arguments."""
 
     def choose(rows: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
         """Get the system of each row with the best setting on the development part."""
         systems_of_rows = tune(run, trials(name, limit, "dev", rows, start))
         return {row: best_on_dev(systems) for row, systems in systems_of_rows.items()}
 
-    def stages_of_map(settings_in_turn: Sequence[Setting]) -> list[Stage]:
-        """Train MAP with one setting after another, each from the previous weights."""
-        first_stage = stage(TASKS[name], map_row, settings_in_turn[0])
-        return in_turn(first_stage, [setting["settings"] for setting in settings_in_turn])
-
-    # MAP comes first, because others start from it. It is trained from one C to the next, which
-    # gives the same weights in less time than starting from 0.
+    # MAP comes first, because others start from it. On the development part, it is trained from one
+    # C to the next, which takes less time than starting from 0 for each.
     map_row = rows["MAP"]
+    map_settings = {setting["settings"]["c2"]: setting for setting in map_row["tried"]}
     data = data_of(TASKS[name], "dev", limit)
-    map_on_dev = Trial("MAP", f"{name}-dev", data, stages_of_map(map_row["tried"]))
-    systems_of_map = tune(run, [map_on_dev])["MAP"]
+    first_stage = stage(TASKS[name], map_row, map_row["tried"][0])
+    stages = in_turn(first_stage, [setting["settings"] for setting in map_row["tried"]])
+    (systems_of_map,) = tune(run, [Trial("MAP", f"{name}-dev", data, stages)]).values()
     best_map = best_on_dev(systems_of_map)
-    penalties = [setting["settings"]["c2"] for setting in map_row["tried"]]
-    position = penalties.index(best_map.settings["c2"])
-    map_settings = map_row["tried"][: position + 1]
-    best = {"MAP": best_map._replace(settings={"setting": map_settings[-1]})}
+    map_setting = map_settings[best_map.settings["c2"]]
+    best = {"MAP": best_map._replace(settings={"setting": map_setting})}
+    map_start = [stage(TASKS[name], map_row, map_setting)]
 
     # The other rows with several settings.
     rows_with_choice: dict[str, Criterion] = {}
     for criterion, row in rows.items():
         if criterion != "MAP" and len(row["tried"]) > 1:
             rows_with_choice[criterion] = row
-    best |= choose(rows_with_choice, stages_of_map(map_settings[-1:]))
+    best |= choose(rows_with_choice, map_start)
 
     # All rows on the test part, with the chosen settings.
     chosen_rows = dict(rows)
     for criterion, system in best.items():
         chosen_rows[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
-    map_stages = stages_of_map(map_settings)
-    map_trial, *other_trials = trials(name, limit, "test", chosen_rows, map_stages)
-    # The last of these stages is the trial of MAP itself.
-    map_trial = map_trial._replace(start=map_stages[:-1])
+    test_trials = trials(name, limit, "test", chosen_rows, map_start)
 
     systems = []
-    for criterion, system in test(run, [map_trial, *other_trials]).items():
+    for criterion, system in test(run, test_trials).items():
         if criterion in best:
             system = system._replace(dev=best[criterion].dev)
         systems.append(system)
