@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config, minibatch, registry
-from thinc.api import Adam, fix_random_seed
+from thinc.api import Adam, fix_random_seed, use_ops
 from thinc.types import Floats2d, FloatsXd
 
 from spacy_costner.annotation.tokens import read_presets
@@ -192,8 +192,10 @@ def make_ner(
     fix_random_seed(seed)
     nlp = spacy.blank("xx", vocab=examples[0].reference.vocab)
     config = {"model": dict(model), "loss": dict(loss), "scheme": scheme, "outside": outside}
-    ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
-    nlp.initialize(lambda: list(examples))
+    # The matrix products of a CNN take a third of the time with NumPy's BLAS.
+    with use_ops("numpy", use_blis=False):
+        ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+        nlp.initialize(lambda: list(examples))
     return ner
 
 
