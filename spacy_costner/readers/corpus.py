@@ -81,7 +81,8 @@ def read_docs(
     places = Places()
     alignment = Alignment()
     context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
-    docs = _read_files(corpus_files(Path(path)), context)
+    files = _leave_out_unannotated(corpus_files(Path(path)), corpus_info)
+    docs = _read_files(files, context)
     # Detect conflicts across files, because annotators may have separate files with the same texts.
     spans_key = options.spans_key
     if options.conflicts is None:
@@ -95,6 +96,19 @@ def read_docs(
         for problem in corpus_info.problems:
             warnings.warn(problem.as_text(), stacklevel=2)
     alignment.check(nlp.lang or "xx")
+
+
+def _leave_out_unannotated(files: list[Path], info: CorpusInfo) -> list[Path]:
+    """Leave out .txt files without an .ann file in folders of brat standoff, and report them. They
+    aren't annotated yet."""
+    brat_folders = {file.parent for file in files if file.suffix == BRAT_ANNOTATION}
+    annotated_files: list[Path] = []
+    for file in files:
+        if file.suffix == ".txt" and file.parent in brat_folders:
+            info.add_problem("texts without an .ann file are left out", FilePlace(file, 1))
+        else:
+            annotated_files.append(file)
+    return annotated_files
 
 
 def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:

@@ -4,8 +4,9 @@
     Sentence: 1,Kim,NNP,B-PER               Kim left,7,"[{""start"": 0, ""end"": 3, …}]"
     ,left,VBD,O
 
-The first form has a header with the names of the columns, or tokens in the first column and tags in
-the last. The second form is Label Studio's CSV export, with JSON in one of the columns.
+The first form has a header with the names of the columns. Without a header, columns are inferred as
+in column files: see `layout`. The second form is Label Studio's CSV export, with JSON in a column
+for each control that labels texts.
 """
 
 import csv
@@ -20,20 +21,18 @@ from typing import Any, NamedTuple
 import numpy
 from spacy.tokens import Doc
 
-from .context import Context
-from .files import FilePlace, read_head, read_text, shown
+from .context import Context, ReadOptions
+from .files import CorpusError, FilePlace, read_head, read_text, shown
+from .layout import TAG_NAMES, TOKEN_NAMES, Table, find_columns, is_tag
 from .sentences import TaggedTokens, make_docs
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, task_from_json
 
 CSV_SUFFIX = ".csv"
 DELIMITERS = (",", ";")
-TOKEN_NAMES = frozenset(["token", "tokens", "word", "words", "text", "form"])
-TAG_NAMES = frozenset(
-    ["tag", "tags", "ner", "ner_tag", "ner_tags", "label", "labels", "entity", "iob", "bio"]
-)
 SENTENCE_NAME = re.compile(r"(sent|sentence)[ _]*(#|id|no|number|idx|index)?")
 TEXT_NAME = "text"
+LINE_END = re.compile(r"[\r\n]")
 ONE_SENTENCE = "tables have no column for sentences and no empty rows: each is read as one sentence"
 
 
@@ -46,6 +45,19 @@ class Row(NamedTuple):
 
     place: FilePlace
     fields: list[str]
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table of tokens and tags. Indices start at 0.
+
+    token (int): The token column.
+    tag (int): The tag column.
+    sentence (int | None): The column whose value changes with each sentence, if any.
+    """
+
+    token: int
+    tag: int
+    sentence: int | None
 
 
 def is_csv(path: Path) -> bool:
@@ -63,10 +75,12 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): The pipeline and the options. `token_column` and `tag_column` are the numbers
         or names of the columns.
     RETURNS (Iterator[Doc]): The docs, with their entities.
-    RAISES (CorpusError): If the token or tag column is ambiguous, or a row can't be read.
+    RAISES (CorpusError): If the token or tag column is ambiguous, if the first row may be a header
+        or a token, or if a row can't be read.
     """
-    text = read_text(path)
-    first_line = text.strip().partition("\n")[0]
+    # Offsets of spans count line ends as they are in the text.
+    text = read_text(path, keep_line_ends=True)
+    first_line = LINE_END.split(text.strip(), maxsplit=1)[0]
     delimiter = max(DELIMITERS, key=first_line.count)
     rows = list(_read_rows(path, text, delimiter))
     rows_with_fields = [row for row in rows if any(row.fields)]
@@ -74,15 +88,39 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
         raise FilePlace(path, 1).refuse("expected a header and rows below it, got none")
     header, *others = rows_with_fields
     names = [name.strip().lower() for name in header.fields]
-    spans_column = _find_spans(others)
-    if spans_column is not None:
+    span_columns = _find_spans(others)
+    if span_columns:
         context.info.add_file("CSV of texts and spans")
-        return tasks_to_docs(_read_texts(others, header, names, spans_column), context)
-    if TOKEN_NAMES.isdisjoint(names):  # no header
-        names = ["token", *[""] * (len(names) - 2), "tag"]
-    else:
+        return tasks_to_docs(_read_texts(others, header, names, span_columns), context)
+    if _is_header(header, others, context.options):
         rows = rows[rows.index(header) + 1 :]
-    return _read_tokens(rows, names, header.place, context)
+        columns = _find_named_columns(names, header.place, context.options)
+    else:
+        columns = _infer_columns(rows, context.options)
+    return _read_tokens(rows, columns, context)
+
+
+def _is_header(first_row: Row, others: Sequence[Row], options: ReadOptions) -> bool:
+    """Check whether the first row of a table of tokens and tags contains the names of the columns.
+    A row that ends with a tag belongs to a token. Raises an error if the row may be either."""
+    names = {name.strip().lower() for name in first_row.fields}
+    for option in (options.token_column, options.tag_column):
+        if isinstance(option, str) and option.lower() in names:
+            return True
+    last_field = first_row.fields[-1].strip()
+    is_used_below = any(last_field == row.fields[-1].strip() for row in others)
+    if is_tag(last_field) or is_used_below:
+        return False
+    if not names.isdisjoint(TOKEN_NAMES):
+        return True
+    raise _refuse_names(first_row.fields, first_row.place)
+
+
+def _refuse_names(names: Sequence[str], place: FilePlace) -> CorpusError:
+    """Create the error for a header that doesn't determine the columns."""
+    expected = f"expected one of {sorted(TOKEN_NAMES)} and one of {sorted(TAG_NAMES)}"
+    options = "or the columns in the options `token_column` and `tag_column`"
+    return place.refuse(f"{expected}, {options}, got {[*names]}")
 
 
 def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
@@ -104,13 +142,15 @@ def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
         yield Row(place, fields)
 
 
-def _find_spans(rows: Sequence[Row]) -> int | None:
-    """Find the column with JSON lists of spans. Returns None if there is no such column."""
+def _find_spans(rows: Sequence[Row]) -> list[int]:
+    """Find the columns with JSON lists of spans: one for each control in Label Studio that labels
+    texts."""
+    columns: set[int] = set()
     for row in rows:
         for column, field in enumerate(row.fields):
             if _as_spans(field) is not None:
-                return column
-    return None
+                columns.add(column)
+    return sorted(columns)
 
 
 def _as_spans(field: str) -> list[Any] | None:
@@ -132,11 +172,11 @@ def _is_span(value: Any) -> bool:
 
 
 def _read_texts(
-    rows: Sequence[Row], header: Row, names: Sequence[str], spans_column: int
+    rows: Sequence[Row], header: Row, names: Sequence[str], span_columns: Sequence[int]
 ) -> Iterator[AnnotatedTask]:
-    """Read texts and spans. Rows with the same "id" are annotations of the same text. An empty
-    field counts as no annotation, because Label Studio leaves the field empty for unannotated
-    texts, too."""
+    """Read texts and spans. Rows with the same "id" are annotations of the same text. If all fields
+    for spans are empty, there is no annotation, because Label Studio leaves them empty for
+    unannotated texts, too."""
     if TEXT_NAME not in names:
         raise header.place.refuse(f"expected a column {TEXT_NAME!r}, got {header.fields}")
     text_column = names.index(TEXT_NAME)
@@ -145,16 +185,17 @@ def _read_texts(
         text_key = None
         if re.fullmatch(r"\d{1,18}", record.get("id", "")):
             text_key = int(record["id"])
-        del record[names[spans_column]]
         # Values that describe an annotation, such as its date, aren't metadata of the text.
         record = {key: value for key, value in record.items() if key == "id"}
         record["text"] = fields[text_column]
-        field = fields[spans_column]
-        if field:
-            record["spans"] = _as_spans(field)
-            if record["spans"] is None and field != "[]":
-                raise place.refuse(f"{names[spans_column]}: expected spans, got {shown(field)}")
-            record["spans"] = record["spans"] or []
+        for column in span_columns:
+            field = fields[column]
+            if not field:
+                continue
+            spans = _as_spans(field)
+            if spans is None and field != "[]":
+                raise place.refuse(f"{names[column]}: expected spans, got {shown(field)}")
+            record["spans"] = record.get("spans", []) + (spans or [])
         yield AnnotatedTask(place, text_key, task_from_json(record, place))
 
 
@@ -171,20 +212,40 @@ def _find_columns(
     return [i for i, name in enumerate(names) if name in wanted_names]
 
 
-def _read_tokens(
-    rows: Sequence[Row], names: Sequence[str], begin: FilePlace, context: Context
-) -> Iterator[Doc]:
+def _find_named_columns(
+    names: Sequence[str], place: FilePlace, options: ReadOptions
+) -> TableColumns:
+    """Find the columns by their names in the header, whose location is `place`."""
+    token_columns = _find_columns(names, options.token_column, TOKEN_NAMES)
+    tag_columns = _find_columns(names, options.tag_column, TAG_NAMES)
+    if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:
+        raise _refuse_names(names, place)
+    sentence_columns = [i for i, name in enumerate(names) if SENTENCE_NAME.fullmatch(name)]
+    sentence_column = sentence_columns[0] if sentence_columns else None
+    return TableColumns(token_columns[0], tag_columns[0], sentence_column)
+
+
+def _infer_columns(rows: Sequence[Row], options: ReadOptions) -> TableColumns:
+    """Infer the columns of a table without a header as in column files."""
+    rows_with_fields: list[Row] = []
+    sent_start: list[bool] = []
+    begins = True  # whether the next row begins a sentence
+    for row in rows:
+        if any(row.fields):
+            rows_with_fields.append(row)
+            sent_start.append(begins)
+        begins = not any(row.fields)
+    first_row = rows_with_fields[0]
+    fields = [field.strip() for row in rows_with_fields for field in row.fields]
+    n_columns = len(first_row.fields)
+    table = Table(fields, n_columns, [], numpy.asarray(sent_start), False, first_row.place)
+    columns = find_columns(table, options)
+    return TableColumns(columns.token, columns.tag, sentence=None)
+
+
+def _read_tokens(rows: Sequence[Row], columns: TableColumns, context: Context) -> Iterator[Doc]:
     """Read tokens and tags. A new sentence begins after an empty row, and at each new non-empty
     value in the sentence column."""
-    token_columns = _find_columns(names, context.options.token_column, TOKEN_NAMES)
-    tag_columns = _find_columns(names, context.options.tag_column, TAG_NAMES)
-    if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:
-        expected = f"expected one of {sorted(TOKEN_NAMES)} and one of {sorted(TAG_NAMES)}"
-        options = "or the columns in the options `token_column` and `tag_column`"
-        raise begin.refuse(f"{expected}, {options}, got {[*names]}")
-    sentence_columns = (i for i, name in enumerate(names) if SENTENCE_NAME.fullmatch(name))
-    sentence_column = next(sentence_columns, None)
-
     words: list[str] = []
     tags: list[str] = []
     places: list[FilePlace] = []
@@ -195,19 +256,19 @@ def _read_tokens(
         if not any(fields):
             begins = True
             continue
-        if sentence_column is not None and fields[sentence_column] not in ("", sentence):
-            sentence = fields[sentence_column]
+        if columns.sentence is not None and fields[columns.sentence] not in ("", sentence):
+            sentence = fields[columns.sentence]
             begins = True
-        word = fields[token_columns[0]]
+        word = fields[columns.token]
         if not word.strip():
             raise place.refuse(f"expected a token, got {shown(fields)}")
         words.append(word)
-        tags.append(fields[tag_columns[0]].strip())
+        tags.append(fields[columns.tag].strip())
         places.append(place)
         sent_start.append(begins)
         begins = False
-    if sentence_column is None and sum(sent_start) == 1:
-        context.info.add_problem(ONE_SENTENCE, begin)
+    if columns.sentence is None and sum(sent_start) == 1:
+        context.info.add_problem(ONE_SENTENCE, places[0])
 
     place_of: Callable[[int], FilePlace] = places.__getitem__
     n_docstarts = numpy.zeros(len(words), dtype="int64")  # there are no -DOCSTART- lines in CSV

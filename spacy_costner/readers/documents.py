@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+import numpy
 from spacy.tokens import Doc
 
+from ..annotation.spans import is_missing, missing_key, missing_spans
 from .context import Context
 from .files import SURROGATE, FilePlace
 
@@ -89,7 +91,7 @@ def join_documents(
             raise place.refuse(f"doc_id: expected {expected}, got {id_key} {doc_id!r} again")
         joined_ids.add(doc_id)
         docs_of_document = list(group)
-        document = join(docs_of_document)
+        document = join(docs_of_document, context.options.spans_key)
         if context.places is not None:
             context.places[document] = context.places.get(docs_of_document[0], place)
         document.user_data[extension_key(id_key)] = doc_id
@@ -98,12 +100,13 @@ def join_documents(
         raise place.refuse(f"doc_id: expected texts with {id_key!r}, got none")
 
 
-def join(docs: list[Doc]) -> Doc:
+def join(docs: list[Doc], spans_key: str | None = None) -> Doc:
     """Join one or more docs into a new doc.
 
     Each of the docs begins a new sentence. If the sentence boundaries of a doc are unknown, it
-    becomes a single sentence. A metadata value in `user_data` is copied if it is short (see
-    `short_values`) and the same in all docs.
+    becomes a single sentence. If only some of the docs have `spans_key`, the tokens of the others
+    are missing annotation under this key. A metadata value in `user_data` is copied if it is short
+    (see `short_values`) and the same in all docs.
     """
     # `from_docs` would issue a warning for each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
@@ -113,6 +116,9 @@ def join(docs: list[Doc]) -> Doc:
         if all(doc.user_data.get(key) == value for doc in docs):
             joined.user_data[key] = value
     joined.has_unknown_spaces = any(doc.has_unknown_spaces for doc in docs)
+    if spans_key is not None and spans_key in joined.spans:
+        missing = numpy.concatenate([is_missing(doc, spans_key) for doc in docs])
+        joined.spans[missing_key(spans_key)] = missing_spans(joined, missing)
 
     first_token = 0  # the index in the joined doc at which `doc` begins
     for doc in docs:

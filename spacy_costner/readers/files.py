@@ -19,8 +19,15 @@ from ..files.saving import PAGES
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some programs write at the beginning of UTF-8 files."""
 
-ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
-"""Files whose names begin with one of these words describe a corpus and contain no data."""
+ABOUT = re.compile(
+    r"(README|LICEN[CS]E|CHANGELOG|CITATION|MD5SUMS|SHA256SUMS)([._-].*)?", re.IGNORECASE
+)
+"""Matches the names of files that describe a corpus, such as LICENSE or README_es.txt."""
+
+DATA_SUFFIXES = frozenset(
+    [".ann", ".conll", ".conllu", ".csv", ".iob", ".iob2", ".json", ".jsonl", ".ndjson", ".tsv"]
+)
+"""Suffixes of files that contain data, whatever their names."""
 
 ABOUT_SUFFIXES = PAGES.union([".cfg", ".conf", ".css", ".log", ".md", ".py", ".rst", ".toml"])
 """Suffixes of files that contain no data. They include the suffixes of pages and figures, which our
@@ -169,9 +176,12 @@ def is_dataset(path: Path) -> bool:
 
 def is_about_corpus(path: Path) -> bool:
     """Check whether a file, such as a README, describes the corpus rather than containing data."""
-    if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
+    if path.name in DATASET_INFO:
         return True
-    return path.suffix.lower() in ABOUT_SUFFIXES
+    suffix = path.suffix.lower()
+    if suffix in DATA_SUFFIXES:
+        return False
+    return suffix in ABOUT_SUFFIXES or ABOUT.fullmatch(path.name) is not None
 
 
 def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:

@@ -22,6 +22,12 @@ from .schemes import NOT_ANNOTATED, PREFIXED
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """The column names of CoNLL-U."""
 
+TOKEN_NAMES = frozenset(["token", "tokens", "word", "words", "text", "form"])
+TAG_NAMES = frozenset(
+    ["tag", "tags", "ner", "ner_tag", "ner_tags", "label", "labels", "entity", "iob", "bio"]
+)
+"""The names, in lowercase, that a header may give to the columns with tokens and tags."""
+
 NUMBER = re.compile(r"(\d{1,9})(?:([-.])\d{1,9})?")
 """Matches the number of a token or, in CoNLL-U, of a multiword token (1-2) or empty node (1.1)."""
 
@@ -90,8 +96,8 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
     RETURNS (Columns): The columns and their description.
-    RAISES (CorpusError): If no column contains tags, the token column is ambiguous, or a column in
-        the options doesn't exist.
+    RAISES (CorpusError): If no column contains tags, the token column is ambiguous, a column in the
+        options doesn't exist, or the first row is a header.
     """
     number = _find_numbers(table, is_token_column_set=options.token_column is not None)
     if number is not None and not table.names and table.has_tabs and table.n_columns == len(CONLLU):
@@ -101,6 +107,7 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
         number = None
     tag_columns = [i for i in range(table.n_columns) if i != token and _has_only_tags(table, i)]
     tag, key = _find_tags(table, token, number, tag_columns, options.tag_column)
+    _check_no_header(table, token, tag)
     pos = _find_parts_of_speech(table, token, tag, number)
 
     text = f"token in {table.name(token)}, "
@@ -363,6 +370,16 @@ def _hint_at_tags(table: Table, token: int) -> str:
             if PREFIXED.fullmatch(field):
                 return f"{table.name(column)} has tags such as {field!r} (tag_column)"
     return "no column has entities"
+
+
+def _check_no_header(table: Table, token: int, tag: int) -> None:
+    """Check that the first row isn't a header, which would be read as a token and its tag. Column
+    files have none."""
+    tags = table.column(tag)
+    names = [table.column(token)[0], tags[0]]
+    is_header = names[0].lower() in TOKEN_NAMES and names[1].lower() in TAG_NAMES
+    if is_header and tags[0] not in tags[1:]:
+        raise table.place.refuse(f"expected a token and its tag, got the names of columns, {names}")
 
 
 def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:

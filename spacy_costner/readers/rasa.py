@@ -33,11 +33,24 @@ MARKDOWN_SUFFIX = ".md"
 NLU = re.compile(r"^nlu\s*:", re.MULTILINE)
 INTENT = re.compile(r"^## *intent:", re.MULTILINE)
 SECTION = re.compile(r"## *(\w+):")
-EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
+EXAMPLE = re.compile(r"\s*[-*+]\s*(.*\S)\s*")
 
-ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
-"""Matches an entity in an example. The groups are its text, its label (without an optional value),
-and an object that contains the label."""
+ENTITY = re.compile(
+    r"""
+    \[(?P<text>[^\[\]\n]+)\]
+    (?:
+        \((?P<label>[^:()\n]+)(?::(?:[^()\n]|\([^()\n]*\))*)?\)  # with a value that is ignored
+        |(?P<object>\{[^{}\n]+\})
+        |(?P<list>\[\{[^\[\]\n]+\}\])
+    )
+    """,
+    re.VERBOSE,
+)
+"""Matches a text with one or several entities in an example: its label, an object that contains the
+label, or a list of such objects."""
+
+MARKUP = re.compile(r"\](\(|\{|\[\{)")
+"""Matches markup between the text of an entity and its label."""
 
 
 def is_rasa(record: Any) -> bool:
@@ -117,6 +130,10 @@ def _yaml_examples(path: Path) -> Iterator[str]:
             continue  # synonyms, regular expressions and lookup tables
         examples = item.get("examples")
         if isinstance(examples, str):
+            for line in examples.split("\n"):
+                if line.strip() and EXAMPLE.fullmatch(line) is None:
+                    expected = "expected lines that begin with -"
+                    raise begin.refuse(f"examples: {expected}, got {shown(line)}")
             yield from _marked_lines(examples.split("\n"))
             continue
         if not isinstance(examples, list):
@@ -148,22 +165,32 @@ def _marked_lines(lines: list[str]) -> Iterator[str]:
 
 
 def _read_marked(marked: str, place: FilePlace) -> Task:
-    """Create a task from a text in which entities are marked up."""
+    """Create a task from a text in which entities are marked up. Raises an error if any markup
+    remains."""
     text = ""
     json_spans: list[list[Any]] = []
     end = 0  # the end of the last entity
     for match in ENTITY.finditer(marked):
         text += marked[end : match.start()]
-        entity_text, label, json_entity = match.groups()
-        if json_entity is not None:
-            entity: Any = None
-            with suppress(ValueError, RecursionError):
-                entity = json.loads(json_entity)
-            if not isinstance(entity, dict):
-                raise place.refuse(f"expected an entity as a JSON object, got {shown(json_entity)}")
-            label = entity.get("entity")
-        json_spans.append([len(text), len(text) + len(entity_text), label])
-        text += entity_text
+        start = len(text)
+        text += match["text"]
+        for label in _labels_of(match, place):
+            json_spans.append([start, len(text), label])
         end = match.end()
     text += marked[end:]
+    if MARKUP.search(text):
+        raise place.refuse(f"expected entities such as [Oslo](city), got {shown(text)}")
     return Task(text, spans_from_json(json_spans, text, "entities", place))
+
+
+def _labels_of(match: re.Match[str], place: FilePlace) -> list[Any]:
+    """Read the labels of a match of `ENTITY`. The labels in JSON objects aren't checked."""
+    if match["label"] is not None:
+        return [match["label"]]
+    json_text = match["list"] or f"[{match['object']}]"
+    entities: list[Any] = []
+    with suppress(ValueError, RecursionError):
+        entities = json.loads(json_text)
+    if not entities or not all(isinstance(entity, dict) for entity in entities):
+        raise place.refuse(f"expected entities as JSON objects, got {shown(json_text)}")
+    return [entity.get("entity") for entity in entities]

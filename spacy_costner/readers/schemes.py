@@ -206,9 +206,12 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
     name (str | None): The canonical name of the scheme: see `check_scheme`. If None, the scheme is
         inferred from the tags.
     RETURNS (TagScheme): The scheme, with the prefix and label of each tag.
-    RAISES (CorpusError): If a tag isn't part of the named scheme, if no scheme contains all tags,
-        or if the scheme is ambiguous.
+    RAISES (CorpusError): If a tag is empty or isn't part of the named scheme, if no scheme contains
+        all tags, or if the scheme is ambiguous.
     """
+    for tag in counts.places:
+        if not tag.strip():
+            raise counts.refuse(tag, f"expected a tag, or - if it is missing, got {tag!r}")
     tags = [tag for tag in counts.places if tag != "O" and tag not in NOT_ANNOTATED]
     if name is not None:
         return _split_by_name(counts, tags, name)

@@ -323,7 +323,8 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
     key (str): The key of the tags.
     RETURNS (list[str] | None): The names in numerical order, or None if there is no description or
         it doesn't contain the names.
-    RAISES (CorpusError): If the description isn't valid JSON.
+    RAISES (CorpusError): If the description isn't valid JSON, or its configurations have different
+        names.
     """
     for name in DATASET_INFO:
         info_path = path.parent / name
@@ -334,24 +335,27 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
         except (ValueError, RecursionError) as error:
             place = FilePlace(info_path, getattr(error, "lineno", 1))
             raise place.refuse(f"expected JSON: {error}") from None
-        return _find_names(info, key)
+        lists = list(_find_names(info, key))
+        if any(names != lists[0] for names in lists):
+            message = f"{key}: expected the same names in all configurations, got"
+            got = " and ".join(map(shown, lists))
+            raise FilePlace(info_path, 1).refuse(f"{message} {got}: give the names in `tag_names`")
+        return lists[0] if lists else None
     return None
 
 
-def _find_names(info: Any, key: str) -> list[str] | None:
-    """Look up the tag names for a key in the description of a dataset. They are in an object {key:
-    {"feature": {"names": […]}}}, which may be nested: dataset_infos.json contains one for each
-    configuration. Returns None if the names aren't found."""
+def _find_names(info: Any, key: str) -> Iterator[list[str]]:
+    """Yield the lists of tag names for a key in the description of a dataset. They are in an object
+    {key: {"feature": {"names": […]}}}, which may be nested: dataset_infos.json contains one for
+    each configuration."""
     if not isinstance(info, dict):
-        return None
+        return
     feature: Any = info.get(key)
     while isinstance(feature, dict):
         if isinstance(feature.get("names"), list):
-            return [str(name) for name in feature["names"]]
+            yield [str(name) for name in feature["names"]]
+            return
         feature = feature.get("feature")
 
     for nested_info in info.values():
-        names = _find_names(nested_info, key)
-        if names:
-            return names
-    return None
+        yield from _find_names(nested_info, key)

@@ -139,8 +139,10 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
 
     text = record["text"]
-    if "annotation_id" in record and LOCATION.fullmatch(text):  # Label Studio's JSON-MIN
-        raise place.refuse(f"text: expected a text, got a URL or a file name, {shown(text)}")
+    if "annotation_id" in record:  # Label Studio's JSON-MIN
+        if LOCATION.fullmatch(text):
+            raise place.refuse(f"text: expected a text, got a URL or a file name, {shown(text)}")
+        record = _join_controls(record)
     span_key = _find_span_key(record, place)
     missing = _missing_from_json(record, place)
     _check_answer(record, "answer", place)
@@ -157,6 +159,27 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         has_unknown_spaces=record.get("has_unknown_spaces") is True,
         extra={key: value for key, value in record.items() if key not in task_keys},
     )
+
+
+def _join_controls(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Join the spans of a record in Label Studio's JSON-MIN, which has a list of spans for each
+    control that labels texts. The key of a list is the name of the control."""
+    controls: list[str] = []
+    for key, value in record.items():
+        if isinstance(value, list) and value and all(map(_is_labeled_region, value)):
+            controls.append(key)
+    if not controls:
+        return record
+    # A single control may have any name in SPAN_KEYS, which error messages show.
+    key_of_joined = controls[0] if controls[0] in SPAN_KEYS else "spans"
+    joined = {key: value for key, value in record.items() if key not in controls}
+    joined[key_of_joined] = [span for control in controls for span in record[control]]
+    return joined
+
+
+def _is_labeled_region(value: Any) -> bool:
+    """Check whether a JSON value is a labeled region of a text in Label Studio's JSON-MIN."""
+    return isinstance(value, dict) and {"start", "end", "labels"}.issubset(value)
 
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:

@@ -218,12 +218,22 @@ def test_an_end_after_the_text_is_refused_also_where_a_browser_counts_more(tmp_p
         read_corpus(path)
 
 
-def test_a_text_without_its_annotation_is_refused(tmp_path: Path) -> None:
-    """It is no text of brat then, but should be words and tags in columns."""
+def test_a_text_without_its_annotation_is_left_out_and_reported(tmp_path: Path) -> None:
     write_pair(tmp_path, PERSON)
     (tmp_path / "other.txt").write_text("Nobody has annotated this.")
-    with pytest.raises(CorpusError, match=r"other\.txt, line 1: .*no column has entities"):
-        read_corpus(tmp_path)
+    docs, info = read_corpus(tmp_path)
+    assert [doc.text for doc in docs] == [TEXT]
+    (problem,) = info.problems
+    assert "without an .ann file" in problem.message and "other.txt" in problem.places[0]
+
+
+def test_a_pair_whose_name_begins_as_one_about_the_corpus_is_read(tmp_path: Path) -> None:
+    path = write_pair(tmp_path, PERSON)
+    for suffix in (".ann", ".txt"):
+        path.with_suffix(suffix).rename(tmp_path / f"citations{suffix}")
+    (tmp_path / "CITATION").write_text("Cite us.")
+    docs, _ = read_corpus(tmp_path)
+    assert [doc.text for doc in docs] == [TEXT]
 
 
 def test_annotation_without_its_text_is_refused(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ nlu:
     - Oslo
 """
 RASA_MARKDOWN = """## intent:go
-- to [New York](city)
+-to [New York](city:New York (NY))
 - from [the capital]{"entity": "city", "value": "Oslo"} to [NYC](city:New York)
 
 ## intent:greet
@@ -203,6 +203,68 @@ def test_the_column_of_the_tags_of_a_table_can_be_named(tmp_path: Path) -> None:
         assert [letters(doc) for doc in docs] == ["B", "O"]
 
 
+@pytest.mark.parametrize("columns", [("Wort", "Marke"), (1, "marke"), ("wort", -1)])
+def test_a_header_in_another_language_is_read_by_its_names(
+    columns: tuple[int | str, int | str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Wort,Satz,Marke\nKim,1,PER\nlebt,1,O\n")
+    (doc,), _ = read_corpus(path, token_column=columns[0], tag_column=columns[1])
+    assert [token.text for token in doc] == ["Kim", "lebt"] and letters(doc) == "BO"
+
+
+def test_a_first_token_that_is_also_a_name_of_a_column_is_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Word,O\nof,O\nOslo,LOC\n")
+    (doc,), _ = read_corpus(path)
+    assert [token.text for token in doc] == ["Word", "of", "Oslo"] and letters(doc) == "OOB"
+
+
+REGION = {"start": 0, "end": 3, "text": "Kim", "labels": ["PER"]}
+OTHER_REGION = {"start": 9, "end": 13, "text": "Oslo", "labels": ["LOC"]}
+
+
+@pytest.mark.parametrize("controls", [("label", "place"), ("person", "place"), ("label", "labels")])
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_spans_of_all_controls_of_label_studio_are_read(
+    suffix: str, controls: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    lists = dict(zip(controls, ([REGION], [OTHER_REGION])))
+    record = {"text": "Kim left Oslo.", "id": 7, **lists, "annotator": 1, "annotation_id": 3}
+    if suffix == ".json":
+        path.write_text(json.dumps([record]))
+    else:
+        fields = [
+            value if isinstance(value, str) else json.dumps(value) for value in record.values()
+        ]
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([[*record], fields])
+    (doc,), _ = read_corpus(path)
+    assert letters(doc) == "BOBO"
+
+
+def test_line_ends_of_a_text_in_a_table_count_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text,id,label\r\n"x\r\ny\r\na b c",7,"[[6,7,""PER""]]"\r\n')
+    (doc,), _ = read_corpus(path)
+    assert doc.text == "x\r\ny\r\na b c"
+    assert [ent.text for ent in doc.ents] == ["a"]
+
+
+def test_a_text_of_rasa_can_have_several_entities(tmp_path: Path) -> None:
+    """Entities with the same tokens can only be read as overlapping spans."""
+    path = tmp_path / "nlu.yml"
+    entities = '[{"entity": "city", "role": "to"}, {"entity": "place"}]'
+    path.write_text(f"nlu:\n- intent: go\n  examples: |\n    - to [Oslo]{entities} now\n")
+    (doc,), _ = read_corpus(path, spans_key="sc")
+    assert doc.text == "to Oslo now"
+    assert [(span.text, span.label_) for span in doc.spans["sc"]] == [
+        ("Oslo", "city"),
+        ("Oslo", "place"),
+    ]
+
+
 def test_annotations_of_one_text_in_a_table_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     row = '"Kim left",1,"[{""start"": 0, ""end"": 3, ""labels"": [""%s""]}]"\n'
@@ -235,11 +297,20 @@ MALFORMED: dict[str, tuple[str, str, int, str]] = {
     "no YAML": ("a.yml", "nlu:\n- intent: [\n", 1, "expected YAML"),
     "an object of Rasa": (
         "a.yml", "nlu:\n- intent: a\n  examples: |\n    - hi\n    - a [b]{c}\n", 5,
-     "expected an entity as a JSON object, got '{c}'"),
+     "expected entities as JSON objects, got '[{c}]'"),
+    "no entity of Rasa": ("a.yml", "nlu:\n- intent: a\n  examples: |\n    - a [b]](c)\n", 4,
+     "expected entities such as [Oslo](city), got 'a [b]](c)'"),
+    "no example of Rasa": ("a.yml", "nlu:\n- intent: a\n  examples: |\n    hi\n", 1,
+     "expected lines that begin with -, got 'hi'"),
     "no examples": ("a.yml", "nlu:\n- intent: a\n", 1, "lines that begin with -, got None"),
     "fewer fields": ("a.csv", "token,tag\nKim,B-PER\nleft\n", 3, "expected 2 fields, got 1"),
     "an open quote": ("a.csv", 'token,tag\nKim,"B-PER\nleft,O\n', 3, "expected CSV: unexpected"),
     "a header alone": ("a.csv", "token,tag\n", 1, "expected a header and rows below it"),
+    "no tag": ("a.csv", "token,tag\nKim,PER\nOslo,\n", 3, "expected a tag, or - if it is missing"),
+    "a header or a token": ("a.csv", "mot,classe\nKim,PER\nest,O\n", 1,
+     "`token_column` and `tag_column`, got ['mot', 'classe']"),
+    "names of sentences": ("a.csv", "1,Kim,PER\n1,lebt,O\n1,in,O\n1,Oslo,PER\n", 1,
+     "expected the first column to have tokens, or to number the tokens of each sentence"),
     "no token": ("a.csv", "token,tag\nKim,O\n,O\n", 3, "expected a token, got ['', 'O']"),
     "spans that aren't JSON": (
         "a.csv", 'text,label\nKim,"[[0, 3, ""PER""]]"\nLee,PER\n', 3,

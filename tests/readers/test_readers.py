@@ -18,7 +18,9 @@ from spacy.training import Corpus
 from spacy.training.converters import conll_ner_to_docs
 from spacy.util import registry
 
+from spacy_costner.annotation.spans import is_missing
 from spacy_costner.readers import (
+    CorpusError,
     CorpusInfo,
     ReadOptions,
     Task,
@@ -399,6 +401,27 @@ def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Pa
     assert entities(docs) == [*ENTITIES, ("Oslo", "LOC")]
     # -100 is what Hugging Face writes where a token has no annotation.
     assert iob_letters(docs[-1]) == "-B"
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_names_of_tags_that_depend_on_the_configuration_are_refused(
+    is_same: bool, tmp_path: Path
+) -> None:
+    rows = [{"tokens": words, "ner_tags": numbers} for words, numbers in zip(WORDS, TAG_NUMBERS)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    infos: dict[str, Any] = {}
+    for name, names in (("fine", TAG_NAMES), ("coarse", TAG_NAMES if is_same else TAG_NAMES[::-1])):
+        infos[name] = {"features": {"ner_tags": {"feature": {"names": names}}}}
+    write_text(tmp_path / "dataset_infos.json", json.dumps(infos))
+
+    if is_same:
+        assert entities(read_corpus(path)) == ENTITIES
+        return
+    with pytest.raises(
+        CorpusError, match=r"ner_tags: expected the same names in all .*`tag_names`"
+    ):
+        read_corpus(path)
+    assert entities(read_corpus(path, tag_names=TAG_NAMES)) == ENTITIES
 
 
 def prodigy(spans: list[Any], **fields: Any) -> dict[str, Any]:
@@ -1106,6 +1129,23 @@ def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
     assert sentences(joined) == ["a b", "c", "d"]
     assert [span.text for span in joined.spans["wrong"]] == ["c"]
     assert alone.text.strip() == "e"
+
+
+def test_a_text_of_a_document_without_annotation_is_missing_spans(tmp_path: Path) -> None:
+    """The texts that aren't annotated are first, second and last of their documents."""
+    annotated = {"text": "Ana left.", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
+    unannotated = {"text": "Kim saw Oslo."}
+    tasks: list[Any] = []
+    for i, pattern in enumerate(["ua", "au", "aua", "u"]):
+        tasks += [{**(annotated if c == "a" else unannotated), "article": i} for c in pattern]
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    docs = read_corpus(path, doc_id="article", spans_key="sc")
+
+    no, yes = [True] * 4, [False] * 3  # whether the tokens of a text are missing annotation
+    masks = [is_missing(doc, "sc").tolist() for doc in docs]
+    assert masks == [[*no, *yes], [*yes, *no], [*yes, *no, *yes], no]
+    assert [len(doc.spans.get("sc", ())) for doc in docs] == [1, 1, 2, 0]
 
 
 def test_spaces_of_a_document_are_unknown_if_those_of_a_text_are(tmp_path: Path) -> None:
