@@ -23,7 +23,7 @@ from thinc.types import Array1d, Ints1d
 from ..annotation.iob import BEGIN, MISSING
 from .context import Context, CorpusInfo, ReadOptions
 from .files import FilePlace, read_text, shown
-from .layout import Table, find_columns, is_tag, tags_of_key
+from .layout import InferredTags, Table, check_inferred, find_columns, is_tag, tags_of_key
 from .schemes import NOT_ANNOTATED
 from .sentences import TaggedTokens, make_docs
 
@@ -68,12 +68,14 @@ class ColumnsFile(NamedTuple):
     place_of (Callable[[int], FilePlace]): Returns the location of the token at an index.
     format_name (str): The name of the format.
     columns (str): A description of the columns that were read.
+    inferred (InferredTags | None): The inferred tag column: see `layout.Columns`.
     """
 
     tokens: TaggedTokens
     place_of: Callable[[int], FilePlace]
     format_name: str
     columns: str
+    inferred: InferredTags | None
 
 
 class TokenRows(NamedTuple):
@@ -101,6 +103,9 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         token column or tag column is ambiguous.
     """
     file = read_tokens(path, context.options, context.info)
+    # If the scheme is known, the columns of all files have been checked together.
+    if context.scheme is None and file.inferred is not None:
+        check_inferred([file.inferred])
     n_sents = context.options.n_sents
     return make_docs(file.tokens, file.place_of, file.format_name, context, n_sents, file.columns)
 
@@ -169,7 +174,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     n_docstarts = n_docstarts_up_to_line[rows.line_of_token]
     tokens = TaggedTokens(words, tags, rows.sent_start, n_docstarts, pos)
     format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
-    return ColumnsFile(tokens, place_of, format_name, columns.text)
+    return ColumnsFile(tokens, place_of, format_name, columns.text, columns.inferred)
 
 
 def _take_column_names(lines: list[str]) -> list[str]:
@@ -298,17 +303,27 @@ def _remove_comments(
 ) -> None:
     """Replace the comments in `lines` with empty lines, and report them as problems. At the
     beginning of a sentence, a line that begins with "#" is a comment, unless it contains a token
-    and its tag. For `tag_column`, see `ReadOptions`."""
+    and its tag. A tag without a prefix is recognized if it occurs in another line. For
+    `tag_column`, see `ReadOptions`."""
+    if not any(line.startswith("#") for line in lines):
+        return
     index = -1  # the index of the tag's field, which is nearly always the last
     if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
         index = tag_column - 1 if tag_column > 0 else tag_column
+    other_tags: set[str] = set()
+    for line in lines:
+        fields = layout.split(line)
+        if len(fields) == layout.n_columns and not line.startswith("#"):
+            other_tags.add(fields[index])
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
         # If the previous line was a comment, it has already been cleared.
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
-        is_token = len(fields) == layout.n_columns and is_tag(fields[index])
+        is_token = len(fields) == layout.n_columns and (
+            is_tag(fields[index]) or fields[index] in other_tags
+        )
         if begins_sentence and not is_token:
             lines[i] = ""
             info.add_problem("comments are left out", FilePlace(path, i + 1), line)

@@ -37,6 +37,7 @@ from .files import (
 )
 from .gliner import is_gliner, read_gliner
 from .label_studio import is_label_studio, read_label_studio
+from .layout import InferredTags, check_inferred
 from .rasa import is_rasa, is_rasa_text, read_rasa, read_rasa_text
 from .schemes import TagCounts, TagScheme, find_scheme
 from .sentences import find_tag_key, find_tag_names, read_tagged
@@ -126,17 +127,22 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
-    """Find the tag scheme of all column files in a corpus. This requires an additional pass over
-    the files, because a single file may be ambiguous, for example if its only tag is S-LOC. Returns
-    None if there are fewer than two column files. The scheme is then inferred when the file is
-    read."""
+    """Find the tag scheme of all column files in a corpus, and check their tag columns. This
+    requires an additional pass over the files, because a single file may be ambiguous, for example
+    if its only tag is S-LOC. Returns None if there are fewer than two column files. The scheme is
+    then inferred when the file is read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None
     counts = TagCounts()
+    inferred: list[InferredTags] = []
     for file in files:
-        tokens, place_of, *_ = read_tokens(file, options, CorpusInfo())
-        counts.add(tokens.tags, tokens.sent_start, place_of)
+        columns_file = read_tokens(file, options, CorpusInfo())
+        tokens = columns_file.tokens
+        counts.add(tokens.tags, tokens.sent_start, columns_file.place_of)
+        if columns_file.inferred is not None:
+            inferred.append(columns_file.inferred)
+    check_inferred(inferred)
     return find_scheme(counts, options.scheme)
 
 

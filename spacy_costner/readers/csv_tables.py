@@ -23,7 +23,7 @@ from spacy.tokens import Doc
 
 from .context import Context, ReadOptions
 from .files import CorpusError, FilePlace, read_head, read_text, shown
-from .layout import TAG_NAMES, TOKEN_NAMES, Table, find_columns, is_tag
+from .layout import TAG_NAMES, TOKEN_NAMES, Table, check_inferred, find_columns, is_tag
 from .sentences import TaggedTokens, make_docs
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, task_from_json
@@ -96,7 +96,7 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
         rows = rows[rows.index(header) + 1 :]
         columns = _find_named_columns(names, header.place, context.options)
     else:
-        columns = _infer_columns(rows, context.options)
+        columns = _infer_columns(rows, context)
     return _read_tokens(rows, columns, context)
 
 
@@ -225,8 +225,9 @@ def _find_named_columns(
     return TableColumns(token_columns[0], tag_columns[0], sentence_column)
 
 
-def _infer_columns(rows: Sequence[Row], options: ReadOptions) -> TableColumns:
-    """Infer the columns of a table without a header as in column files."""
+def _infer_columns(rows: Sequence[Row], context: Context) -> TableColumns:
+    """Infer the columns of a table without a header as in column files. A description of the
+    columns is added to `context.info`."""
     rows_with_fields: list[Row] = []
     sent_start: list[bool] = []
     begins = True  # whether the next row begins a sentence
@@ -239,7 +240,10 @@ def _infer_columns(rows: Sequence[Row], options: ReadOptions) -> TableColumns:
     fields = [field.strip() for row in rows_with_fields for field in row.fields]
     n_columns = len(first_row.fields)
     table = Table(fields, n_columns, [], numpy.asarray(sent_start), False, first_row.place)
-    columns = find_columns(table, options)
+    columns = find_columns(table, context.options)
+    if columns.inferred is not None:
+        check_inferred([columns.inferred])
+    context.info.columns[columns.text] += 1
     return TableColumns(columns.token, columns.tag, sentence=None)
 
 

@@ -22,12 +22,12 @@ BOM = b"\xef\xbb\xbf"
 ABOUT = re.compile(
     r"(README|LICEN[CS]E|CHANGELOG|CITATION|MD5SUMS|SHA256SUMS)([._-].*)?", re.IGNORECASE
 )
-"""Matches the names of files that describe a corpus, such as LICENSE or README_es.txt."""
+"""Matches the names of files that describe a corpus, such as LICENSE or README_es.txt, if they have
+one of `TEXT_SUFFIXES`."""
 
-DATA_SUFFIXES = frozenset(
-    [".ann", ".conll", ".conllu", ".csv", ".iob", ".iob2", ".json", ".jsonl", ".ndjson", ".tsv"]
-)
-"""Suffixes of files that contain data, whatever their names."""
+TEXT_SUFFIXES = frozenset(["", ".asc", ".bib", ".cff", ".txt"])
+"""Suffixes of files that may describe a corpus. Files with other suffixes, such as .json, contain
+data, whatever their names."""
 
 ABOUT_SUFFIXES = PAGES.union([".cfg", ".conf", ".css", ".log", ".md", ".py", ".rst", ".toml"])
 """Suffixes of files that contain no data. They include the suffixes of pages and figures, which our
@@ -179,9 +179,8 @@ def is_about_corpus(path: Path) -> bool:
     if path.name in DATASET_INFO:
         return True
     suffix = path.suffix.lower()
-    if suffix in DATA_SUFFIXES:
-        return False
-    return suffix in ABOUT_SUFFIXES or ABOUT.fullmatch(path.name) is not None
+    is_about = suffix in TEXT_SUFFIXES and ABOUT.fullmatch(path.name) is not None
+    return is_about or suffix in ABOUT_SUFFIXES
 
 
 def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:

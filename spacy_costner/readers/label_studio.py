@@ -152,9 +152,18 @@ def read_label_studio(
             if not annotations:
                 yield AnnotatedTask(place, text_number, Task(reader.text.text, extra=extra))
             for annotation in annotations:
-                task = reader.read(annotation["result"])
-                yield AnnotatedTask(place, text_number, task._replace(extra=extra))
+                task = reader.read(annotation["result"])._replace(extra=extra)
+                if not _asks_for_entities(annotation["result"], evidence):
+                    task = task._replace(spans=None)
+                yield AnnotatedTask(place, text_number, task)
             text_number += 1
+
+
+def _asks_for_entities(results: Sequence[Result], evidence: Evidence) -> bool:
+    """Check whether an annotator may have been asked for entities. If the export contains no
+    labeled regions, results such as the class of a text are all that was asked for."""
+    has_only_answers = bool(results) and all(map(_is_answer, results))
+    return bool(evidence.kinds) or not has_only_answers
 
 
 def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
@@ -169,9 +178,14 @@ def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping
     if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
         got = shown(annotations)
         raise place.refuse(f"{key}: expected annotations with results, got {got}")
-    annotations = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+    annotations = [annotation for annotation in annotations if not _is_skipped(annotation)]
     true_annotations = [annotation for annotation in annotations if annotation.get("ground_truth")]
     return true_annotations or annotations
+
+
+def _is_skipped(annotation: Mapping[str, Any]) -> bool:
+    """Check whether the annotator skipped the task. Old versions have a different key."""
+    return bool(annotation.get("was_cancelled") or annotation.get("skipped"))
 
 
 def _has_result(annotation: Any) -> bool:

@@ -60,6 +60,24 @@ class Table(NamedTuple):
         return f"{name} ({self.names[index]})" if self.names else name
 
 
+class InferredTags(NamedTuple):
+    """The tag column that was inferred for a file.
+
+    place (FilePlace): The location of the first row.
+    n_columns (int): The number of columns.
+    column (int): The index of the tag column, starting at 0.
+    has_entities (bool): Whether the tag column contains entities.
+    entities_elsewhere (str): If the tag column contains no entities, but another column does: a
+        description of that column. Otherwise "".
+    """
+
+    place: FilePlace
+    n_columns: int
+    column: int
+    has_entities: bool
+    entities_elsewhere: str
+
+
 class Columns(NamedTuple):
     """The roles of a file's columns. Indices start at 0.
 
@@ -69,6 +87,8 @@ class Columns(NamedTuple):
     number (int | None): The column with token numbers, if any.
     pos (int | None): The part-of-speech column, if any.
     text (str): A description of the columns, for messages.
+    inferred (InferredTags | None): The tag column for `check_inferred`, or None if the user has set
+        it or the tag column contains keys and values.
     """
 
     token: int
@@ -77,6 +97,7 @@ class Columns(NamedTuple):
     number: int | None
     pos: int | None
     text: str
+    inferred: InferredTags | None
 
 
 class TagColumn(NamedTuple):
@@ -95,7 +116,8 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): The columns and their description.
+    RETURNS (Columns): The columns and their description. Call `check_inferred` when the columns of
+        all files are known, because a single file may contain no entities.
     RAISES (CorpusError): If no column contains tags, the token column is ambiguous, a column in the
         options doesn't exist, or the first row is a header.
     """
@@ -123,7 +145,49 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
     if others:
         have = "has tags, too" if len(others) == 1 else "have tags, too"
         text += f"; {', '.join(others)} {have} (tag_column)"
-    return Columns(token, tag, key, number, pos, text)
+    inferred = None
+    if options.tag_column is None and key is None:
+        inferred = _describe_inferred(table, tag, tag_columns)
+    return Columns(token, tag, key, number, pos, text, inferred)
+
+
+def _describe_inferred(table: Table, tag: int, tag_columns: Sequence[int]) -> InferredTags:
+    """Describe the inferred tag column. `tag_columns` are the columns that only contain tags."""
+    # Tags without prefixes are entities, too.
+    has_entities = not set(table.column(tag)).issubset({"O", *NOT_ANNOTATED})
+    entities_elsewhere = ""
+    for column in tag_columns:
+        labels = _labels_of(table, column)
+        if labels and not has_entities:
+            entities_elsewhere = f"{table.name(column)} has entities such as {min(labels)}"
+            break
+    return InferredTags(table.place, table.n_columns, tag, has_entities, entities_elsewhere)
+
+
+def check_inferred(files: Sequence[InferredTags]) -> None:
+    """Check the tag columns that were inferred for the files of a corpus. Among the files with the
+    same number of columns, all must have the same tag column. If none of them contains entities in
+    this column, other columns must not contain any, either.
+
+    files (Sequence[InferredTags]): The tag column of each file.
+    RAISES (CorpusError): If the user should set the tag column.
+    """
+    files_by_n_columns: dict[int, list[InferredTags]] = defaultdict(list)
+    for file in files:
+        files_by_n_columns[file.n_columns].append(file)
+    hint = "the setting `tag_column` says which column has the tags (the first is 1)"
+    for group in files_by_n_columns.values():
+        first = group[0]
+        for file in group:
+            if file.column != first.column:
+                expected = f"expected tags in column {first.column + 1}, as in {first.place.path}"
+                raise file.place.refuse(f"{expected}, got column {file.column + 1}: {hint}")
+        if any(file.has_entities for file in group):
+            continue
+        for file in group:
+            if file.entities_elsewhere:
+                expected = f"expected entities in column {file.column + 1}, got none"
+                raise file.place.refuse(f"{expected}, but {file.entities_elsewhere}: {hint}")
 
 
 def is_tag(field: str) -> bool:

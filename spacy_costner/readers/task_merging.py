@@ -4,7 +4,7 @@ Annotation tools write one task per annotator, or one task per yes-no question a
 Prodigy, the interface (*view*) determines the question.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .conflicts import REPEATED
@@ -15,6 +15,9 @@ from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 
 SpanKey = tuple[int, int, str, str]
 """The start, end, label and answer of a span. Spans with the same key are considered equal."""
+
+GroupKey = tuple[int, str, str, frozenset[SpanKey]]
+"""The text key, the text, the answer and the rejected spans of annotations that are merged."""
 
 YES_NO_VIEWS = ("ner", "pos", "spans")
 """Prodigy interfaces that display spans and ask whether they are correct."""
@@ -44,7 +47,8 @@ def merge_tasks(
     YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
         first, followed by merged tasks, each with the location of its first annotation.
     """
-    groups: dict[Hashable, list[tuple[FilePlace, Task]]] = {}
+    groups: dict[GroupKey, list[tuple[FilePlace, Task]]] = {}
+    reviewed_texts: set[tuple[int, str]] = set()  # with their text keys
     for place, text_key, task in tasks:
         if _has_answered_spans(task):
             info.add_problem(ONE_BY_ONE, place, shown(task.text))
@@ -59,13 +63,16 @@ def merge_tasks(
                 rejected_spans = frozenset(_span_keys(task))
             group_key = (text_key, task.text, answer, rejected_spans)
             groups.setdefault(group_key, []).append((place, task))
+            if _is_review(task):
+                reviewed_texts.add((text_key, task.text))
 
-    for group in groups.values():
-        # If someone has reviewed the annotations of others, only the review is used.
-        reviewed = [
-            (place, task) for place, task in group if task.extra.get("_view_id") == "review"
-        ]
-        group = reviewed or group
+    for (text_key, text, _, _), group in groups.items():
+        # If someone has reviewed the annotations of others, only the review is used. It may reject
+        # what others accepted.
+        if (text_key, text) in reviewed_texts:
+            group = [(place, task) for place, task in group if _is_review(task)]
+            if not group:
+                continue
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
@@ -91,12 +98,16 @@ def _make_explicit(task: Task) -> Task:
     return task
 
 
+def _is_review(task: Task) -> bool:
+    """Check whether a Prodigy task reviews the annotations of several people."""
+    return task.extra.get("_view_id") == "review"
+
+
 def view_of(task: Task) -> Any:
     """Return the Prodigy interface in which a task was annotated, or None if unknown."""
-    view = task.extra.get("_view_id")
-    if view == "review":  # the interface for reviewing the annotations of several people
+    if _is_review(task):
         return task.extra.get("view_id")
-    return view
+    return task.extra.get("_view_id")
 
 
 def _is_manual(task: Task) -> bool:

@@ -162,24 +162,37 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 
 def _join_controls(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Join the spans of a record in Label Studio's JSON-MIN, which has a list of spans for each
-    control that labels texts. The key of a list is the name of the control."""
+    """Join the spans of a record in Label Studio's JSON-MIN, which has a list of regions for each
+    control that labels texts. The key of a list is the name of the control. The tokens of regions
+    without a label are missing annotation."""
     controls: list[str] = []
     for key, value in record.items():
-        if isinstance(value, list) and value and all(map(_is_labeled_region, value)):
+        if isinstance(value, list) and any(map(_has_labels, value)):
             controls.append(key)
     if not controls:
         return record
     # A single control may have any name in SPAN_KEYS, which error messages show.
     key_of_joined = controls[0] if controls[0] in SPAN_KEYS else "spans"
     joined = {key: value for key, value in record.items() if key not in controls}
-    joined[key_of_joined] = [span for control in controls for span in record[control]]
+    joined[key_of_joined] = []
+    joined["missing"] = []
+    for control in controls:
+        for region in record[control]:
+            if _is_region(region) and not region.get("labels"):
+                joined["missing"].append([region["start"], region["end"]])
+            else:
+                joined[key_of_joined].append(region)
     return joined
 
 
-def _is_labeled_region(value: Any) -> bool:
-    """Check whether a JSON value is a labeled region of a text in Label Studio's JSON-MIN."""
-    return isinstance(value, dict) and {"start", "end", "labels"}.issubset(value)
+def _is_region(value: Any) -> bool:
+    """Check whether a JSON value is a region of a text in Label Studio's JSON-MIN."""
+    return isinstance(value, dict) and {"start", "end"}.issubset(value)
+
+
+def _has_labels(value: Any) -> bool:
+    """Check whether a JSON value is a region with labels in Label Studio's JSON-MIN."""
+    return _is_region(value) and bool(value.get("labels"))
 
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:

@@ -236,6 +236,16 @@ def test_a_pair_whose_name_begins_as_one_about_the_corpus_is_read(tmp_path: Path
     assert [doc.text for doc in docs] == [TEXT]
 
 
+def test_corpora_are_read_whatever_their_names(tmp_path: Path) -> None:
+    """Only text files describe a corpus."""
+    for name in ("citation_train.conllup", "license.bio", "README.iob"):
+        (tmp_path / name).write_text("Kim B-PER\n")
+    for name in ("LICENSE", "README_es.txt", "CITATION.cff"):
+        (tmp_path / name).write_text("About this corpus.")
+    docs, _ = read_corpus(tmp_path)
+    assert len(docs) == 3
+
+
 def test_annotation_without_its_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "note.ann"
     path.write_text(PERSON)

@@ -171,6 +171,53 @@ def test_a_first_column_that_may_have_no_tokens_is_refused(text: str, got: str, 
     assert [token.text for doc in texts for token in doc][:2] == ["Kim", "left"]
 
 
+ONLY_OUTER = "Ana B-PER O\nleft O O\n"
+WITH_INNER = "Rome B-LOC O\nOslo B-ORG B-LOC\nTimes I-ORG O\n"
+
+
+@pytest.mark.parametrize("text", [ONLY_OUTER, "Kim NNP B-PER -\nleft VBD O -\n"])
+@pytest.mark.parametrize("suffix", [".conll", ".csv"])
+def test_a_last_column_without_entities_is_refused_if_another_has_some(
+    suffix: str, text: str, path: Path
+) -> None:
+    path = path.with_suffix(suffix)
+    if suffix == ".csv":
+        text = text.replace(" ", ",")
+    with pytest.raises(CorpusError, match=r"got none, but column \d has .*`tag_column`"):
+        read(path, text)
+    assert len(entities(path, text, tag_column=-2)) == 1
+    assert entities(path, text, tag_column=-1) == []
+
+
+def test_files_of_a_folder_have_the_same_tag_column(tmp_path: Path) -> None:
+    """A file without inner entities would be read from another column than the others. A file
+    without any entities is read from the column of the others, though it has chunks."""
+    (tmp_path / "a.conll").write_text(WITH_INNER)
+    (tmp_path / "b.conll").write_text(ONLY_OUTER)
+    message = r"b\.conll, line 1: expected tags in column 2, as in .*a\.conll, got column 3: .*"
+    with pytest.raises(CorpusError, match=message):
+        read(tmp_path)
+    docs, _ = read(tmp_path, tag_column=2)
+    assert [len(ents) for _, ents in docs] == [2, 1]
+
+    (tmp_path / "a.conll").write_text("Kim NNP B-NP B-PER\n")
+    (tmp_path / "b.conll").write_text("Rain NN B-NP O\n")
+    docs, _ = read(tmp_path)
+    assert [ents for _, ents in docs] == [[("Kim", "PER")], []]
+
+
+@pytest.mark.parametrize("tag", ["LOC", "LOC-B"])
+def test_a_token_that_begins_with_a_hash_is_no_comment_if_its_tag_is_used(
+    tag: str, path: Path
+) -> None:
+    """At the beginning of a sentence. The tags have no prefix, or it follows the label."""
+    text = f"# a comment\n#Oslo {tag}\nis O\n\nRome {tag}\nKim {tag.replace('B', 'I')}\n"
+    docs, info = read(path, text)
+    assert docs == [(["#Oslo", "is"], [("#Oslo", "LOC")]), (["Rome", "Kim"], [("Rome Kim", "LOC")])]
+    (problem,) = info.problems
+    assert problem.n == 1
+
+
 def test_words_may_be_numbers(path: Path) -> None:
     """With two columns there is nothing else; a single number isn't 1."""
     assert [words for words, _ in read(path, "1 B-X\n2 O\n")[0]] == [["1", "2"]]

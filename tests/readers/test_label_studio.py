@@ -323,17 +323,33 @@ def test_regions_without_label_make_their_tokens_missing(tmp_path: Path) -> None
     assert problems == {"regions have no label": 2}
 
 
-def test_drafts_predictions_and_skipped_annotations_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["was_cancelled", "skipped"])
+def test_drafts_predictions_and_skipped_annotations_do_not_count(key: str, tmp_path: Path) -> None:
+    """Old versions mark skipped annotations with another key."""
     unsubmitted = {
         "drafts": [{"result": [region(*ANN)]}],
         "predictions": [{"result": [region(*OSLO)]}],
     }
-    skipped = {"result": [region(*ANN)], "was_cancelled": True}
+    skipped = {"result": [region(*ANN)], key: True}
     annotated = task({"text": TEXT}, region(*KIM)) | unsubmitted
     annotated["annotations"].append(skipped)
     tasks = [annotated, {"data": {"text": TEXT}, "annotations": [skipped], **unsubmitted}]
     docs, _, _ = read_tasks(tmp_path, *tasks)
     assert [iob_letters(doc) for doc in docs] == ["BOOOOO", "------"]
+
+
+def test_a_text_whose_class_alone_was_asked_for_has_no_annotation(tmp_path: Path) -> None:
+    """Where the export has regions, the text has no entities."""
+    choice = {"value": {"choices": ["news"]}, "type": "choices", "to_name": "element"}
+    classified = task({"text": TEXT}, choice)
+    nothing_found = task({"text": TEXT}, choice)
+
+    (doc,), problems, _ = read_tasks(tmp_path, classified)
+    assert iob_letters(doc) == "------"
+    assert [*problems] == ["texts without annotation"]
+
+    docs, _, _ = read_tasks(tmp_path, nothing_found, task({"text": TEXT}, region(*KIM), choice))
+    assert [iob_letters(doc) for doc in docs] == ["OOOOOO", "BOOOOO"]
 
 
 # Which text

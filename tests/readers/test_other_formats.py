@@ -244,6 +244,21 @@ def test_spans_of_all_controls_of_label_studio_are_read(
     assert letters(doc) == "BOBO"
 
 
+def test_tokens_of_regions_without_a_label_are_missing_annotation(tmp_path: Path) -> None:
+    """In Label Studio's JSON-MIN. A list in which no region has a label is no list of spans."""
+    path = tmp_path / "a.json"
+    unlabeled = {"start": 4, "end": 8, "text": "left"}
+    record = {"text": "Kim left Oslo.", "id": 1, "annotation_id": 3}
+    lists = {
+        "ner": [REGION],
+        "place": [OTHER_REGION, unlabeled],
+        "sure": [{**REGION, "labels": []}],
+    }
+    path.write_text(json.dumps([{**record, **lists}]))
+    (doc,), _ = read_corpus(path)
+    assert letters(doc) == "B-BO"
+
+
 def test_line_ends_of_a_text_in_a_table_count_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,id,label\r\n"x\r\ny\r\na b c",7,"[[6,7,""PER""]]"\r\n')

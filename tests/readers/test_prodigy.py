@@ -89,6 +89,14 @@ SHAPES: dict[str, Shape] = {
         ],
         "BOOOOO",
     ),
+    "review; reject, of manual annotation": Shape(
+        [
+            record("ner_manual", KIM),
+            record("review", KIM, view_id="ner_manual", answer="reject"),
+        ],
+        None,
+        problem=LEFT_OUT,
+    ),
     "review; accept, of answers to questions": Shape(
         [record("review", KIM, view_id="ner", versions=[{"answer": "accept"}])], "B-----"
     ),
