@@ -71,6 +71,13 @@ class OperatingPoint(NamedTuple):
         return float(f_beta(self.precision, self.recall, beta))
 
     @property
+    def has_predictions(self) -> bool:
+        """Whether any entities are predicted."""
+        # If entities are predicted, a precision of 1 means that they are correct, so that the
+        # recall isn't 0.
+        return self.precision < 1 or self.recall > 0
+
+    @property
     def scores(self) -> tuple[float, float, float]:
         """The precision, recall and F1 score."""
         return self.precision, self.recall, self.f_score()
@@ -145,7 +152,8 @@ def tune(
     parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding is
         replaced if it doesn't have this parameter. Required if the current decoding can't be tuned.
     beta (float): Weight of recall relative to precision.
-    precision (float | None): Required precision: maximise recall instead of F-beta.
+    precision (float | None): Required precision: maximise recall instead of F-beta. Values with
+        which nothing is predicted don't reach any precision.
     recall (float | None): Required recall: maximise precision instead of F-beta.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
         Saved with the pipeline, so that `watch` reads docs in the same way.
@@ -395,7 +403,8 @@ def choose_point(
 ) -> OperatingPoint:
     """Choose the point with the best F-beta. If a precision is required, choose the point with the
     best recall among the points that reach it, and vice versa. For the arguments, see `tune`.
-    Raises a ValueError if no point reaches the required score, or if both scores are required."""
+    Raises a ValueError if no point with predictions reaches the required score, or if both scores
+    are required."""
     if precision is not None and recall is not None:
         raise ValueError("`precision`, `recall`: expected only one of them, got both")
     # Break ties in recall by the highest precision, and vice versa.
@@ -411,8 +420,14 @@ def choose_point(
 def points_with(
     points: Sequence[OperatingPoint], score: Literal["precision", "recall"], required: float
 ) -> list[OperatingPoint]:
-    """Return the points whose precision or recall is at least `required`. Raises a ValueError if no
-    point reaches it."""
+    """Return the points with predictions whose precision or recall is at least `required`. Raises a
+    ValueError if there are none."""
+    # Without predictions, the precision is 1 by convention, which isn't what the user requires.
+    points = [point for point in points if point.has_predictions]
+    if not points:
+        raise ValueError(
+            f"{score}: expected a value of the parameter with predicted entities, got none"
+        )
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
         raise ValueError(

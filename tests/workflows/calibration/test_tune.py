@@ -26,6 +26,7 @@ POINTS = [
     OperatingPoint(0.3, precision=0.7, recall=0.7),
     OperatingPoint(0.5, precision=0.8, recall=0.7),
     OperatingPoint(0.9, precision=0.9, recall=0.2),
+    OperatingPoint(0.99, precision=1.0, recall=0.0),  # nothing is predicted
 ]
 
 
@@ -40,6 +41,7 @@ POINTS = [
         ({"recall": 0.7}, 0.5),
         ({"recall": 0.8}, 0.1),
         ({"precision": 0.0}, 0.1),  # all reach it: the highest recall
+        ({"recall": 0.0}, 0.9),  # all reach it: the highest precision of any prediction
     ],
 )
 def test_the_point_that_is_best_for_the_aim_is_chosen(aim: Any, best_value: float) -> None:
@@ -84,9 +86,32 @@ def test_what_is_no_aim_is_refused(text: str) -> None:
     ],
 )
 def test_aims_that_no_point_can_reach_are_refused(aim: Any, message: str) -> None:
-    """The highest precision of `POINTS` is 0.9, and so is the highest recall."""
+    """The highest precision of `POINTS` with predictions is 0.9, and so is the highest recall."""
     with pytest.raises(ValueError, match=message):
         choose_point(POINTS, **aim)
+
+
+@pytest.mark.parametrize("aim", [{"precision": 0.9}, {"recall": 0.0}])
+def test_aims_are_refused_if_nothing_is_ever_predicted(aim: Any) -> None:
+    (score,) = aim
+    message = f"{score}: expected a value of the parameter with predicted entities, got none"
+    with pytest.raises(ValueError, match=message):
+        choose_point(POINTS[-1:], **aim)
+
+
+def test_a_precision_is_not_reached_by_predicting_nothing(unsure: Path) -> None:
+    """Half of the docs have no entities, but entities are predicted in them, so half of the
+    predicted entities are wrong. With the lowest bias, nothing is predicted."""
+    nlp = load(unsure)
+    dev: list[Example] = []
+    for eg in examples(nlp):
+        dev += [eg, Example.from_dict(nlp.make_doc(f"{eg.text} ."), {"entities": []})]
+    decoding = dict(nlp.get_pipe("ner").cfg["decoding"])
+
+    with pytest.raises(ValueError, match=r"precision: expected at most 0\.5000, .*, got 0\.9"):
+        tune(nlp, dev, parameter="bias", precision=0.9)
+
+    assert nlp.get_pipe("ner").cfg["decoding"] == decoding
 
 
 def test_unknown_parameters_and_docs_without_entities_are_refused(unsure: Path) -> None:
