@@ -7,6 +7,7 @@ parameter. An operating point is a value with its precision and recall. A guaran
 specific decoding, so it is dropped if the decoding changes.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -287,7 +288,8 @@ def choose_by_folds(
 ) -> tuple[int, OperatingPoint]:
     """Choose the value with the best F-beta by cross-validation: for each fold, find the best value
     on all other docs, and take the mean of these values. (With few docs, the value that is best on
-    all of them is often best only by chance.) The values must be equally spaced.
+    all of them is often best only by chance.) The values must be equally spaced. If all scores are
+    0, the middle value is chosen.
 
     Returns the index of the chosen value, and the held-out scores, where each fold is scored with
     the best value on the other docs. Shapes: counts of `count_by_doc` (values, docs, 3), folds
@@ -301,10 +303,12 @@ def choose_by_folds(
         # If several values are tied, use the middle one.
         best_indices = numpy.flatnonzero(f_scores >= f_scores.max() - ROUNDING)
         choice = int(best_indices[len(best_indices) // 2])
-        choices.append(choice)
+        # If all scores are 0, e.g. because the fold contains all entities, no value is better.
+        if f_scores.max() > 0:
+            choices.append(choice)
         held_out_counts += counts[choice, is_in_fold].sum(axis=0)
     # The values are equally spaced, so the mean index is the index of the mean value.
-    index = int(numpy.rint(numpy.mean(choices)))
+    index = int(numpy.rint(numpy.mean(choices or [choice])))
     (held_out_point,) = find_points([values[index]], held_out_counts[None])  # shape: (1, 3)
     return index, held_out_point
 
@@ -430,9 +434,10 @@ def points_with(
         )
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
+        reachable = math.floor(1e4 * highest_score) / 1e4
         raise ValueError(
-            f"{score}: expected at most {highest_score:.4f}, the highest value on these docs, "
-            f"got {required}"
+            f"{score}: expected at most {reachable:.4f}, the highest value on these docs, got "
+            f"{required}"
         )
     return [point for point in points if getattr(point, score) >= required]
 

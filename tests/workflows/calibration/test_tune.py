@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import spacy
 from spacy.training import Example
@@ -13,6 +14,7 @@ from spacy_costner.workflows.calibration import tuning as tuning_module
 from spacy_costner.workflows.calibration.tuning import (
     TUNABLE,
     OperatingPoint,
+    choose_by_folds,
     choose_point,
     tune,
     use_decoding,
@@ -97,6 +99,29 @@ def test_aims_are_refused_if_nothing_is_ever_predicted(aim: Any) -> None:
     message = f"{score}: expected a value of the parameter with predicted entities, got none"
     with pytest.raises(ValueError, match=message):
         choose_point(POINTS[-1:], **aim)
+
+
+def test_the_highest_score_in_the_error_can_be_required() -> None:
+    """It is rounded down: 2/3 isn't 0.6667."""
+    points = [OperatingPoint(0.5, precision=2 / 3, recall=0.5)]
+    with pytest.raises(ValueError, match=r"expected at most 0\.6666, .*, got 0\.6667"):
+        choose_point(points, precision=0.6667)
+    assert choose_point(points, precision=0.6666) == points[0]
+
+
+def test_folds_without_entities_outside_do_not_choose() -> None:
+    """All entities are in the first of the five folds, so all values are equal for the other docs.
+    In the folds that have these entities outside, the first value is the best one."""
+    values = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    counts = numpy.zeros((11, 10, 3), dtype="int64")  # correct, predicted and annotated entities
+    counts[0, :2] = [4, 4, 4]
+    counts[1:, :2] = [1, 1, 4]
+    fold_of_doc = numpy.repeat(numpy.arange(5), 2)
+
+    index, held_out = choose_by_folds(values, counts, fold_of_doc)
+
+    assert index == 0
+    assert held_out.value == 0.0
 
 
 def test_a_precision_is_not_reached_by_predicting_nothing(unsure: Path) -> None:
