@@ -7,6 +7,7 @@ parameter. An operating point is a value with its precision and recall. A guaran
 specific decoding, so it is dropped if the decoding changes.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -69,6 +70,13 @@ class OperatingPoint(NamedTuple):
     def f_score(self, beta: float = 1.0) -> float:
         """Compute the F-beta score, from 0 to 1: see `metrics.f_beta`."""
         return float(f_beta(self.precision, self.recall, beta))
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether any entities are predicted."""
+        # If entities are predicted, a precision of 1 means that they are correct, so that the
+        # recall isn't 0.
+        return self.precision < 1 or self.recall > 0
 
     @property
     def scores(self) -> tuple[float, float, float]:
@@ -145,7 +153,8 @@ def tune(
     parameter (str | None): Parameter to tune, "threshold" or "bias". The component's decoding is
         replaced if it doesn't have this parameter. Required if the current decoding can't be tuned.
     beta (float): Weight of recall relative to precision.
-    precision (float | None): Required precision: maximise recall instead of F-beta.
+    precision (float | None): Required precision: maximise recall instead of F-beta. Values with
+        which nothing is predicted don't reach any precision.
     recall (float | None): Required recall: maximise precision instead of F-beta.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of the file.
         Saved with the pipeline, so that `watch` reads docs in the same way.
@@ -279,7 +288,8 @@ def choose_by_folds(
 ) -> tuple[int, OperatingPoint]:
     """Choose the value with the best F-beta by cross-validation: for each fold, find the best value
     on all other docs, and take the mean of these values. (With few docs, the value that is best on
-    all of them is often best only by chance.) The values must be equally spaced.
+    all of them is often best only by chance.) The values must be equally spaced. If all scores are
+    0, the middle value is chosen.
 
     Returns the index of the chosen value, and the held-out scores, where each fold is scored with
     the best value on the other docs. Shapes: counts of `count_by_doc` (values, docs, 3), folds
@@ -293,10 +303,12 @@ def choose_by_folds(
         # If several values are tied, use the middle one.
         best_indices = numpy.flatnonzero(f_scores >= f_scores.max() - ROUNDING)
         choice = int(best_indices[len(best_indices) // 2])
-        choices.append(choice)
+        # If all scores are 0, e.g. because the fold contains all entities, no value is better.
+        if f_scores.max() > 0:
+            choices.append(choice)
         held_out_counts += counts[choice, is_in_fold].sum(axis=0)
     # The values are equally spaced, so the mean index is the index of the mean value.
-    index = int(numpy.rint(numpy.mean(choices)))
+    index = int(numpy.rint(numpy.mean(choices or [choice])))
     (held_out_point,) = find_points([values[index]], held_out_counts[None])  # shape: (1, 3)
     return index, held_out_point
 
@@ -395,7 +407,8 @@ def choose_point(
 ) -> OperatingPoint:
     """Choose the point with the best F-beta. If a precision is required, choose the point with the
     best recall among the points that reach it, and vice versa. For the arguments, see `tune`.
-    Raises a ValueError if no point reaches the required score, or if both scores are required."""
+    Raises a ValueError if no point with predictions reaches the required score, or if both scores
+    are required."""
     if precision is not None and recall is not None:
         raise ValueError("`precision`, `recall`: expected only one of them, got both")
     # Break ties in recall by the highest precision, and vice versa.
@@ -411,13 +424,20 @@ def choose_point(
 def points_with(
     points: Sequence[OperatingPoint], score: Literal["precision", "recall"], required: float
 ) -> list[OperatingPoint]:
-    """Return the points whose precision or recall is at least `required`. Raises a ValueError if no
-    point reaches it."""
+    """Return the points with predictions whose precision or recall is at least `required`. Raises a
+    ValueError if there are none."""
+    # Without predictions, the precision is 1 by convention, which isn't what the user requires.
+    points = [point for point in points if point.has_predictions]
+    if not points:
+        raise ValueError(
+            f"{score}: expected a value of the parameter with predicted entities, got none"
+        )
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
+        reachable = math.floor(1e4 * highest_score) / 1e4
         raise ValueError(
-            f"{score}: expected at most {highest_score:.4f}, the highest value on these docs, "
-            f"got {required}"
+            f"{score}: expected at most {reachable:.4f}, the highest value on these docs, got "
+            f"{required}"
         )
     return [point for point in points if getattr(point, score) >= required]
 

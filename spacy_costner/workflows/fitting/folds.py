@@ -140,11 +140,11 @@ def hold_out(
     code_path: Path | None = None,
     desc: str = "folds",
 ) -> list[Fold]:
-    """Split docs into folds, keeping equal texts in the same fold. For each fold, train the linear
-    model of a config on all other docs and predict the docs of the fold. The training method
-    depends on the total number of docs: see `train_linear`. The features, the label memory
-    (`features.memory`) and the first pass are rebuilt for each fold, so that they don't contain
-    information about the docs in it.
+    """Split docs into folds (see `find_folds`). For each fold, train the linear model of a config
+    on all other docs and predict the docs of the fold. The training method depends on the total
+    number of docs: see `train_linear`. The features, the label memory (`features.memory`) and the
+    first pass are rebuilt for each fold, so that they don't contain information about the docs in
+    it.
 
     config (Config): The config.
     examples (Sequence[Example]): The non-empty docs. Only the tokens and the user data of the
@@ -165,8 +165,7 @@ def hold_out(
     RAISES (ValueError): If `fit` can't train the component of the config, there are too few folds
         or texts (see `assign_folds`), a fold has no annotated tokens, or a worker failed.
     """
-    text_of_doc = number_texts(eg.reference for eg in examples)
-    fold_of_doc = assign_folds(text_of_doc, n_folds, seed)
+    fold_of_doc = find_folds([eg.reference for eg in examples], n_folds, seed)
     training = FoldTraining(
         config,
         labels,
@@ -188,6 +187,24 @@ def hold_out(
         fold_of_run[run.name] = ended.value
     # The runs may finish in a different order.
     return [fold_of_run[run.name] for run in runs]
+
+
+def find_folds(docs: Sequence[Doc], n_folds: int, seed: int | None = None) -> Ints1d:
+    """Assign docs to folds, keeping equal texts in the same fold. Texts without annotation are
+    divided separately, because a fold without annotated tokens can't be evaluated. For the
+    arguments and errors, see `assign_folds`. Shape: (docs,)"""
+    text_of_doc = number_texts(docs)
+    has_annotation = numpy.asarray([doc.has_annotation("ENT_IOB") for doc in docs], dtype=bool)
+    is_annotated = numpy.zeros(text_of_doc.max(initial=-1) + 1, dtype=bool)  # shape: (texts,)
+    is_annotated[text_of_doc[has_annotation]] = True
+    n_annotated = int(is_annotated.sum())
+    if n_annotated < n_folds:  # the annotation may be in `doc.spans`
+        return assign_folds(text_of_doc, n_folds, seed)
+    fold_of_text = numpy.zeros(len(is_annotated), dtype="int64")
+    fold_of_text[is_annotated] = assign_folds(numpy.arange(n_annotated), n_folds, seed)
+    n_others = len(is_annotated) - n_annotated  # may be fewer than folds
+    fold_of_text[~is_annotated] = numpy.arange(n_others) * n_folds // max(n_others, 1)
+    return fold_of_text[text_of_doc]
 
 
 def make_fold_runs(

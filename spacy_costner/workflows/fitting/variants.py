@@ -22,6 +22,7 @@ from ..config.loss_blocks import make_loss, parse_losses
 from ..config.trainable import FACTORY, can_be_fitted
 from ..config.unknown_settings import check_overrides, check_settings
 from ..result_cache import fingerprint
+from .variant_checks import check_loss, check_seeds, check_sweep
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config uses this scorer, variants are compared using the scorer's cost."""
@@ -136,13 +137,18 @@ def make_variants(
     sweep (Mapping[str, Sequence[Any]]): Values of settings, keyed by setting name.
     RETURNS (list[Variant]): The variants.
     RAISES (ValueError): If a config can't be read, contains an unknown setting, or isn't compatible
-        with the others.
+        with the others; if overrides or swept settings replace the settings in which variants
+        differ; or if two variants have the same folder.
     """
     base = open_config(config_path)
+    component = component_name(base, config_path)
+    check_seeds(overrides, sweep)
+    check_sweep(overrides, sweep)
+    if losses:
+        check_loss(f"components.{component}.loss", overrides, sweep)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     base = with_reading(base, reading)
-    component = component_name(base, config_path)
     component_block = fill_in(base, overrides)["components"][component]
     scorer_cost = cost_of_scorer(component_block)
     scoring = ScoringSettings(
@@ -163,18 +169,42 @@ def make_variants(
     # All combinations of values. Without a sweep, there is a single empty combination.
     combinations = list(product(*sweep.values()))
     variants: list[Variant] = []
+    # What each variant sets: its loss and seed, and the swept settings.
+    settings_of_variants: list[tuple[Config, dict[str, Any]]] = []
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
         variant_config = change_config(base, changes_of_losses[loss])
         variant_config = change_config(variant_config, changes_of_seed)
         swept_settings = dict(zip(sweep, values))
+        check_overrides(variant_config, swept_settings)  # may be settings of the loss
         config = fill_in(variant_config, {**overrides, **swept_settings})
         check_settings(config, name)
         # Values in the name may contain slashes, e.g. paths.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, scoring, path))
+        settings_of_variants.append((variant_config, swept_settings))
+    check_distinct(variants, settings_of_variants)
     return variants
+
+
+def check_distinct(variants: Sequence[Variant], settings_of_variants: Sequence[Any]) -> None:
+    """Check that variants have different folders, and that overrides and swept settings don't make
+    the configs of two variants equal. `settings_of_variants` contains the settings in which the
+    variants differ before that."""
+    paths: set[Path] = set()
+    # The first variant with each config, as an index
+    index_of_config: dict[str, int] = {}
+    for i, variant in enumerate(variants):
+        if variant.path in paths:
+            raise ValueError(f"{variant.loss}: expected one variant in {variant.path}, got two")
+        paths.add(variant.path)
+        first = index_of_config.setdefault(variant.config.to_str(), i)
+        if settings_of_variants[first] != settings_of_variants[i]:
+            raise ValueError(
+                f"{variant.loss}: expected another config than {variants[first].loss}, got the "
+                "same: overrides or swept settings replace the settings in which they differ"
+            )
 
 
 def cost_of_scorer(component_block: Mapping[str, Any]) -> dict[str, Any] | None:

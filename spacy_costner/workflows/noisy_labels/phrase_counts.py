@@ -7,6 +7,7 @@ from spacy.matcher import PhraseMatcher
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
+from ...annotation.iob import MISSING
 from ...pipeline.scorers import Entity, as_entity
 
 Phrase = tuple[str, ...]
@@ -21,7 +22,8 @@ def count_annotations(
     phrases (Collection[Phrase]): The phrases.
     docs (Iterable[Doc]): The annotated docs.
     RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. The label is "" for
-        occurrences where the whole phrase isn't an entity, even if a part of it is.
+        occurrences where the whole phrase isn't an entity, even if a part of it is. Occurrences
+        with tokens that aren't annotated don't count.
     """
     # The matcher compares token texts, so it doesn't need to share a vocab with the docs.
     vocab = Vocab()
@@ -31,6 +33,8 @@ def count_annotations(
     for doc in docs:
         label_of_span = label_by_span(map(as_entity, doc.ents))
         for _, begin, end in matcher(doc):
+            if any(token.ent_iob == MISSING for token in doc[begin:end]):
+                continue  # whether the phrase is an entity isn't annotated
             label = label_of_span.get((begin, end), "")
             counts[words_between(doc, begin, end), label] += 1
     return counts

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import spacy
 from spacy.training import Example
@@ -13,6 +14,7 @@ from spacy_costner.workflows.calibration import tuning as tuning_module
 from spacy_costner.workflows.calibration.tuning import (
     TUNABLE,
     OperatingPoint,
+    choose_by_folds,
     choose_point,
     tune,
     use_decoding,
@@ -26,6 +28,7 @@ POINTS = [
     OperatingPoint(0.3, precision=0.7, recall=0.7),
     OperatingPoint(0.5, precision=0.8, recall=0.7),
     OperatingPoint(0.9, precision=0.9, recall=0.2),
+    OperatingPoint(0.99, precision=1.0, recall=0.0),  # nothing is predicted
 ]
 
 
@@ -40,6 +43,7 @@ POINTS = [
         ({"recall": 0.7}, 0.5),
         ({"recall": 0.8}, 0.1),
         ({"precision": 0.0}, 0.1),  # all reach it: the highest recall
+        ({"recall": 0.0}, 0.9),  # all reach it: the highest precision of any prediction
     ],
 )
 def test_the_point_that_is_best_for_the_aim_is_chosen(aim: Any, best_value: float) -> None:
@@ -84,9 +88,55 @@ def test_what_is_no_aim_is_refused(text: str) -> None:
     ],
 )
 def test_aims_that_no_point_can_reach_are_refused(aim: Any, message: str) -> None:
-    """The highest precision of `POINTS` is 0.9, and so is the highest recall."""
+    """The highest precision of `POINTS` with predictions is 0.9, and so is the highest recall."""
     with pytest.raises(ValueError, match=message):
         choose_point(POINTS, **aim)
+
+
+@pytest.mark.parametrize("aim", [{"precision": 0.9}, {"recall": 0.0}])
+def test_aims_are_refused_if_nothing_is_ever_predicted(aim: Any) -> None:
+    (score,) = aim
+    message = f"{score}: expected a value of the parameter with predicted entities, got none"
+    with pytest.raises(ValueError, match=message):
+        choose_point(POINTS[-1:], **aim)
+
+
+def test_the_highest_score_in_the_error_can_be_required() -> None:
+    """It is rounded down: 2/3 isn't 0.6667."""
+    points = [OperatingPoint(0.5, precision=2 / 3, recall=0.5)]
+    with pytest.raises(ValueError, match=r"expected at most 0\.6666, .*, got 0\.6667"):
+        choose_point(points, precision=0.6667)
+    assert choose_point(points, precision=0.6666) == points[0]
+
+
+def test_folds_without_entities_outside_do_not_choose() -> None:
+    """All entities are in the first of the five folds, so all values are equal for the other docs.
+    In the folds that have these entities outside, the first value is the best one."""
+    values = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    counts = numpy.zeros((11, 10, 3), dtype="int64")  # correct, predicted and annotated entities
+    counts[0, :2] = [4, 4, 4]
+    counts[1:, :2] = [1, 1, 4]
+    fold_of_doc = numpy.repeat(numpy.arange(5), 2)
+
+    index, held_out = choose_by_folds(values, counts, fold_of_doc)
+
+    assert index == 0
+    assert held_out.value == 0.0
+
+
+def test_a_precision_is_not_reached_by_predicting_nothing(unsure: Path) -> None:
+    """Half of the docs have no entities, but entities are predicted in them, so half of the
+    predicted entities are wrong. With the lowest bias, nothing is predicted."""
+    nlp = load(unsure)
+    dev: list[Example] = []
+    for eg in examples(nlp):
+        dev += [eg, Example.from_dict(nlp.make_doc(f"{eg.text} ."), {"entities": []})]
+    decoding = dict(nlp.get_pipe("ner").cfg["decoding"])
+
+    with pytest.raises(ValueError, match=r"precision: expected at most 0\.5000, .*, got 0\.9"):
+        tune(nlp, dev, parameter="bias", precision=0.9)
+
+    assert nlp.get_pipe("ner").cfg["decoding"] == decoding
 
 
 def test_unknown_parameters_and_docs_without_entities_are_refused(unsure: Path) -> None:

@@ -188,9 +188,90 @@ def test_a_sweep_without_losses_leaves_that_of_the_config(experiment: Experiment
 
 def test_settings_of_the_same_name_are_named_with_their_section(experiment: Experiment) -> None:
     config_path, _, *paths = experiment
-    sweep = {"training.seed": [1], "system.seed": [2]}
+    sweep = {"training.gpu_allocator": [1], "system.gpu_allocator": [2]}
     (variant,) = make_variants(config_path, [], *paths, seeds=[0], sweep=sweep)
-    assert variant.loss == "training.seed=1 system.seed=2"
+    assert variant.loss == "training.gpu_allocator=1 system.gpu_allocator=2"
+
+
+LOSS = "components.ner.loss"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sweep", "message"),
+    [
+        ({"training.seed": 7}, {}, r"training\.seed: expected random seeds in `seeds`, got 7"),
+        ({"system.seed": 7}, {}, r"system\.seed: expected random seeds in `seeds`, got 7"),
+        (
+            {},
+            {"training.seed": [7, 8]},
+            r"training\.seed: expected random seeds in `seeds`, got \[7, 8\]",
+        ),
+        (
+            {"training.dropout": 0.5},
+            {"training.dropout": [0.1, 0.2]},
+            r"training\.dropout: .* values in `sweep` \(training\.dropout\), got both: 0\.5",
+        ),
+        (
+            {f"{LOSS}.cost.miss": 2.0},
+            {f"{LOSS}.cost": [HAMMING]},
+            rf"{LOSS}\.cost\.miss: .* values in `sweep` \({LOSS}\.cost\), got both: 2\.0",
+        ),
+        (
+            {f"{LOSS}.@losses": RISK["@losses"]},
+            {},
+            rf"{LOSS}\.@losses: expected losses in `losses`, got 'spacy_costner\.Risk\.v1'",
+        ),
+        ({}, {LOSS: [RISK]}, rf"{LOSS}: expected losses in `losses`, got \[{{"),
+    ],
+)
+def test_overrides_and_sweeps_do_not_replace_what_variants_set(
+    experiment: Experiment, overrides: Any, sweep: Any, message: str
+) -> None:
+    """Otherwise, variants with different names would be the same. There are two seeds and two
+    losses."""
+    with pytest.raises(ValueError, match=message):
+        make_variants(*experiment, seeds=[0, 1], overrides=overrides, sweep=sweep)
+
+
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_a_setting_in_which_losses_differ_is_not_the_same_for_all(
+    experiment: Experiment, is_swept: bool
+) -> None:
+    """The only difference between the losses is their dropout. Another setting can be the same for
+    all."""
+    for path, dropout in zip(experiment.loss_paths, (0.1, 0.2)):
+        path.write_text(SHORT.replace("dropout = 0.0", f"dropout = {dropout}"))
+    assert len(variants_of(experiment, **{"training.patience": 3})) == 4
+    settings: Any = {"overrides": {"training.dropout": 0.3}}
+    if is_swept:
+        settings = {"sweep": {"training.dropout": [0.3, 0.4]}}
+
+    message = "risk.*: expected another config than sequential.*, got the same"
+    with pytest.raises(ValueError, match=message):
+        make_variants(*experiment, seeds=[0, 1], **settings)
+
+
+def test_mistyped_names_of_swept_settings_are_refused(experiment: Experiment) -> None:
+    with pytest.raises(ValueError, match=r"paths\.trian: .*: did you mean 'train'\?"):
+        make_variants(*experiment, seeds=[0], sweep={"paths.trian": ["a", "b"]})
+
+
+def test_equal_configs_of_losses_are_compared(experiment: Experiment) -> None:
+    """Nothing is replaced in them."""
+    for path in experiment.loss_paths:
+        path.write_text(SHORT)
+    sequential, risk, *_ = variants_of(experiment, **{"training.patience": 3})
+    assert sequential.config == risk.config
+
+
+@pytest.mark.parametrize("paths", [["a", "a"], ["a/b", "a_b"]])
+def test_two_variants_in_a_folder_are_refused(experiment: Experiment, paths: list[str]) -> None:
+    """The value of a swept setting is given twice, or is part of a path. As two rows of the same
+    variant, a seed would count twice."""
+    sweep = {"paths.dev": paths}
+    message = r"sequential dev=a\w*: expected one variant in .*, got two"
+    with pytest.raises(ValueError, match=message):
+        make_variants(*experiment, seeds=[0], sweep=sweep)
 
 
 def test_callbacks_of_losses_do_not_count(experiment: Experiment) -> None:

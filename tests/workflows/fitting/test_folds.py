@@ -18,6 +18,7 @@ from spacy_costner.workflows.calibration.temperature import calibrate_on
 from spacy_costner.workflows.calibration.tuning import tune_on
 from spacy_costner.workflows.evaluation.predictions import predict_dev
 from spacy_costner.workflows.fitting.fitted import HELD_OUT_FOLDS, N_HELD_OUT_FOLDS
+from spacy_costner.workflows.fitting.folds import find_folds
 
 from ...support.commands import run
 from ...support.pipelines import examples, load
@@ -242,3 +243,39 @@ def test_docs_predicted_in_parts_are_calibrated_and_tuned_as_at_once(unsure: Pat
         tuned_at_once = tune_on(at_once, nlp, ner, parameter)
         tuned_in_parts = tune_on(in_parts, nlp, ner, parameter)
         assert tuned_in_parts.points == tuned_at_once.points
+
+
+@pytest.mark.parametrize("n_unannotated", [0, 2, 20])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_each_fold_has_its_share_of_annotated_docs(n_unannotated: int, seed: int | None) -> None:
+    """The other docs come last in the corpus. Of two docs with the same text, only one is
+    annotated: both are in the same fold."""
+    vocab = blank_vocab()
+    docs = [Doc(vocab, words=["Text", str(i)], ents=["O", "O"]) for i in range(10)]
+    docs += [Doc(vocab, words=["Raw", str(i)]) for i in range(n_unannotated)]
+    docs.append(Doc(vocab, words=["Text", "9"]))
+
+    folds = find_folds(docs, 5, seed).tolist()
+
+    assert sorted(folds[:10]) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert len(set(folds[10:-1])) == min(n_unannotated, 5)
+    assert folds[-1] == folds[9]
+    if seed is None:
+        assert folds[:10] == sorted(folds[:10])
+
+
+@pytest.mark.slow
+def test_docs_without_annotation_may_come_last(tmp_path: Path) -> None:
+    """They are as many as two of the five folds."""
+    vocab = blank_vocab()
+    docs: list[Doc] = []
+    for i in range(30):
+        label = random.Random(i).choice(["B-PER", "B-ORG"])
+        docs.append(Doc(vocab, words=["From", f"q{i}x{i * i}", "came"], ents=["O", label, "O"]))
+    docs += [Doc(vocab, words=["From", f"r{i}x{i * i}", "came"]) for i in range(20)]
+    path = tmp_path / "train.spacy"
+    DocBin(docs=docs).to_disk(path)
+
+    result = run("fit", *SHORT, "--train", path, "--output", tmp_path / "fitted", *CALIBRATE)
+
+    assert result.exit_code == 0, result.output

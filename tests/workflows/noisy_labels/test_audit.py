@@ -36,6 +36,7 @@ from spacy_costner.workflows.noisy_labels.suspects import (
     SMOOTHING,
     SUSPECT_KINDS,
     Suspect,
+    count_elsewhere,
     make_cost,
     rank,
 )
@@ -185,6 +186,26 @@ def test_a_suspect_counts_the_same_words_elsewhere(audited: Audited) -> None:
     assert n_elsewhere > 0
     assert suspect.as_annotated == 0
     assert suspect.as_suggested == n_elsewhere
+
+
+def test_words_without_annotation_are_not_counted_as_annotated_elsewhere() -> None:
+    """The suggestion is that Paris is no entity. Elsewhere it is one once, and once it is none. In
+    three docs it isn't annotated, and in one only its second word is."""
+    docs = [
+        make_doc("He saw", ("Paris Plage", "city"), "."),
+        make_doc("We love", ("Paris Plage", "city"), "."),
+        make_doc("The bar Paris Plage ."),
+    ]
+    for n_missing in (2, 2, 2, 1):
+        doc = make_doc("In Paris Plage today .")
+        doc.set_ents([], missing=[doc[1 : 1 + n_missing]], default="outside")
+        docs.append(doc)
+    suspect = Suspect(0, "spurious entity", 1.0, [(2, 4, "city")], [], 0.1, 0.8)
+
+    (counted,) = count_elsewhere([suspect], docs)
+
+    assert (counted.as_annotated, counted.as_suggested) == (1, 1)
+    assert not counted.is_inconsistent
 
 
 @pytest.mark.slow

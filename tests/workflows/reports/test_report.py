@@ -794,6 +794,7 @@ def test_page_without_predictions() -> None:
     assert result.setting.precision == 1.0
     assert check_page(html).count("svg") == 3
     assert "No entities were predicted" in html
+    assert "<dt>Precision</dt><dd>\N{EN DASH}<small></small></dd><dd>of 0 predicted" in html
 
 
 def test_page_without_mistakes() -> None:
@@ -987,8 +988,9 @@ class SliderPage:
     def check_command(self, row: Sequence[Any], texts: dict[str, str]) -> None:
         """Check the command of the page. It tunes for the precision of the row if the recall of the
         row is lower than the present one, and otherwise for its recall. The number is rounded down,
-        so that it can be reached."""
+        so that it can be reached. If no predicted entity is correct, there is no such command."""
         _, tp, fp, fn = row
+        assert self.tab.run("byId('tuning').hidden") is (tp == 0)
         precision = tp / (tp + fp) if tp + fp else 1.0
         recall = tp / (tp + fn)
         tp_now, _, fn_now = self.total
