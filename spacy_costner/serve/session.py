@@ -48,6 +48,7 @@ from .session_training import (
     MODEL,
     HistoryPoint,
     TrainedPipeline,
+    digest_answers,
     expect_f,
     expect_next,
     f_on_answers,
@@ -439,7 +440,7 @@ class AnnotationSession:
             expected_f=expected_f,
             seconds=round(time.monotonic() - begin, 3),
         )
-        self._add_to_history(point)
+        self._add_to_history(point, digest_answers(train_answers, evaluation_answers))
         if is_better:
             scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
@@ -491,15 +492,19 @@ class AnnotationSession:
         vectors can be learned. They are learned on first access."""
         return learn_session_vectors(self.store, self.lang)
 
-    def _add_to_history(self, point: HistoryPoint) -> None:
+    def _add_to_history(self, point: HistoryPoint, answers_digest: str) -> None:
         """Add the scores of a training run to the history. Skip them if the previous run used the
-        same numbers of texts, because a resumed session first trains on the same texts again."""
-        if self.store.history:
-            last = self.store.history[-1]
-            if (last.get("n_texts"), last.get("n_measured")) == (point.n_texts, point.n_measured):
-                return
+        same answers and has the same F-score: a resumed session first trains on the same answers
+        again, and skipped texts aren't trained on.
+
+        The numbers of texts aren't compared, because an answer may have been corrected.
+        """
+        record = {**asdict(point), "answers": answers_digest}
+        last = self.store.history[-1] if self.store.history else {}
+        if all(last.get(name) == record[name] for name in ("answers", "f")):
+            return
         with self._lock:
-            self.store.add_to_history(asdict(point))
+            self.store.add_to_history(record)
 
     def _draw_unanswered(self, n: int) -> list[str]:
         """Draw up to `n` unanswered training texts at random and return their keys."""

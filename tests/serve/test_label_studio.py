@@ -154,6 +154,25 @@ def test_predictions_count_utf_16_and_have_the_names_of_the_project(
     assert -1 < prediction["score"] <= 0
 
 
+def test_a_model_of_corrected_annotations_has_a_new_version_and_lower_scores(
+    backend: LabelStudioBackend,
+) -> None:
+    """The number of annotations stays the same."""
+    annotate(backend, TO_TRAIN[:12])
+    backend.session.train()
+    version = backend.model_version
+    (prediction,) = predict(backend, TO_TRAIN[20])
+
+    backend.webhook(webhook("ANNOTATION_UPDATED", 3, TO_TRAIN[3], result=[]))
+    backend.session.train()
+
+    assert backend.model_version != version
+    (next_prediction,) = predict(backend, TO_TRAIN[20])
+    # Scores are the certainty, from 0 to 1, less the number of trainings.
+    assert -1 < prediction["score"] <= 0
+    assert -2 < next_prediction["score"] <= -1
+
+
 def predict_task(backend: LabelStudioBackend, updated_at: str, *annotations: Any) -> None:
     """Ask for the prediction of task 7, as it was at a time, with its annotations."""
     task = {
