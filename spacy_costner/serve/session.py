@@ -153,10 +153,9 @@ class AnnotationSession:
         if (model_path / "config.cfg").exists():
             self._nlp = load_session_model(model_path)
         n_train = len(store.accepted(is_evaluation=False))
-        # A model trained on few texts isn't used to choose texts. See `ENOUGH_TO_CHOOSE`.
-        choosing_model = None
-        if start_model is not None or n_train >= ENOUGH_TO_CHOOSE:
-            choosing_model = self._nlp
+        # Unlike `start_model`, a model trained on few texts isn't used to choose texts. See
+        # `ENOUGH_TO_CHOOSE`.
+        choosing_model = self._nlp if n_train >= ENOUGH_TO_CHOOSE else start_model
         # The keys of the next texts, best first
         self._chosen = self._choose(choosing_model)
 

@@ -422,6 +422,36 @@ def test_a_given_model_stays_until_one_of_the_session_is_better(
     assert session.propose("Today Ana left Oslo with bag 7 .")
 
 
+@pytest.mark.slow
+def test_a_session_of_few_texts_continues_to_choose_by_the_given_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The given model finds nothing, so that the model of 12 texts replaces it."""
+    teacher = make_session(tmp_path / "teacher")
+    answer_next(teacher, 60)
+    trained = teacher.train()
+    assert trained is not None
+    trained.nlp.get_pipe(COMPONENT).set_decoding(make_viterbi(bias=-1000.0))
+    choosing_models: list[Any] = []
+    monkeypatch.setattr(
+        AnnotationSession, "_choose", lambda session, nlp: choosing_models.append(nlp) or []
+    )
+
+    def start() -> AnnotationSession:
+        """Start the session, or resume it."""
+        store = AnnotationStore(tmp_path / "session")
+        store.add_texts([stored.text for stored in teacher.store.texts.values()])
+        return AnnotationSession(store, labels=LABELS, lang=LANG, start_model=trained.nlp)
+
+    session = start()
+    answer_next(session, 15)
+    session.train()
+    again = start()
+
+    assert again._nlp is not trained.nlp
+    assert choosing_models == [trained.nlp, trained.nlp]
+
+
 def test_a_given_model_without_our_component_is_refused(tmp_path: Path) -> None:
     store = AnnotationStore(tmp_path)
     with pytest.raises(ValueError, match="expected a pipeline with a component of factory"):
