@@ -21,6 +21,7 @@ from ..annotation.span_groups import spans_with_scores
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.confidence import SOURCE, SPANS_KEY, Confidence
 from ..pipeline.prediction import GUARANTEED
+from ..workflows.components import sets_entities
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -266,7 +267,7 @@ def prepare(nlp: Language) -> set[str]:
 
     labels: set[str] = set()
     for name in nlp.pipe_names:
-        if "doc.ents" in nlp.get_pipe_meta(name).assigns:
+        if sets_entities(nlp, name):
             labels.update(getattr(nlp.get_pipe(name), "labels", ()))
     return labels
 

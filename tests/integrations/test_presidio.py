@@ -159,6 +159,16 @@ def test_an_entity_ruler_after_the_component_relabels_entities(presidio: Any, sa
     assert berlin_score == berlin._.confidence
 
 
+def test_labels_of_a_span_ruler_that_sets_entities_are_among_the_labels(
+    presidio: Any, saved: Path
+) -> None:
+    nlp = spacy.load(saved)
+    nlp.add_pipe("span_ruler", "spans").add_patterns([{"label": "animal", "pattern": "cat"}])
+    ruler = nlp.add_pipe("span_ruler", config={"annotate_ents": True})
+    ruler.add_patterns([{"label": "drug", "pattern": "like"}])
+    assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "drug"}
+
+
 def test_spans_of_a_component_that_sets_no_entities_are_found(presidio: Any, saved: Path) -> None:
     """The component writes to `doc.spans` instead of `doc.ents`."""
     nlp = load(saved, spans_key="places")
