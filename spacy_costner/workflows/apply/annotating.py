@@ -24,6 +24,9 @@ from .output_files import OUTPUT_FORMS
 from .parts import PartSettings, annotate_parts, digest_model, group_parts, load_once
 from .shift_measures import find_shift_of_parts
 
+ON_ERROR = ("row", "raise")
+"""The values of the setting `on_error`: see `annotate`."""
+
 
 class PartCounts(NamedTuple):
     """The number of parts by status."""
@@ -116,6 +119,8 @@ def annotate(
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
     check_output(folder, form)
+    if on_error not in ON_ERROR:
+        raise ValueError(f"annotate: on_error: expected one of {[*ON_ERROR]}, got {on_error!r}")
     if n_rows < 1:
         raise ValueError(f"annotate: n_rows: expected at least 1, got {n_rows}")
     sources = find_sources([Path(path) for path in inputs], folder)

@@ -933,6 +933,8 @@ def test_the_command_refuses_a_folder_without_a_pipeline(
 def test_other_forms_and_empty_parts_are_refused(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format: expected one of .*, got 'csv'"):
         annotate(tmp_path, inputs, tmp_path / "out", form="csv")
+    with pytest.raises(ValueError, match=r"on_error: expected one of .*, got 'stop'"):
+        annotate(tmp_path, inputs, tmp_path / "out", on_error="stop")
     with pytest.raises(ValueError, match="n_rows: expected at least 1, got 0"):
         annotate(tmp_path, inputs, tmp_path / "out", n_rows=0)
 
