@@ -248,7 +248,8 @@ class AnnotationSession:
 
             certainty = 1 / (1 + expected cost / price of the annotation)
 
-        See `suggest` for the expected cost and the price.
+        See `suggest` for the expected cost and the price. If the session has an external annotator,
+        its entities are returned instead, without a certainty.
 
         texts (Sequence[str]): The texts. They don't have to be texts of the session.
         RETURNS (list[tuple[Task, float | None]]): For each text, the predicted entities, with their
@@ -257,6 +258,12 @@ class AnnotationSession:
         RAISES (ValueError): If spaCy can't create a `Doc` from a text.
         """
         predicted: list[tuple[Task, float | None]] = []
+        if self._proposals is not None:
+            for text in texts:
+                proposed = self._proposals.get(text)
+                spans = [] if proposed is None else proposed.spans or []
+                predicted.append((Task(text, spans), None))
+            return predicted
         for batch in minibatch(texts, N_AT_ONCE):
             with self._lock:
                 predicted += predict_tasks(self._nlp, self._tokenizer, batch)
