@@ -26,16 +26,13 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts
 from ..tags import Tags
-from ..workflows.components import find_components
+from ..workflows.components import find_components, sets_entities
 from .features import WHOLE_WORDS, describe_features, find_private_rows, refusal, spacy_symbols
 from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
 HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
 """Factories of components that don't declare what they set but don't affect a page's results."""
-
-CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
-"""The values of spaCy's `assigns` that indicate that a component changes entities."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +203,7 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
         meta = nlp.get_pipe_meta(name)
         if meta.retokenizes:
             raise _component_refusal(ner.name, f"{name}, which changes tokens")
-        if CHANGES_ENTITIES.intersection(meta.assigns):
+        if sets_entities(nlp, name):
             raise _component_refusal(ner.name, f"{name}, which sets entities")
         if not meta.assigns and meta.factory not in HARMLESS:
             reason = (

@@ -19,8 +19,9 @@ from spacy.util import is_package
 
 from ..annotation.span_groups import spans_with_scores
 from ..pipeline.component import CostSensitiveNER
-from ..pipeline.confidence import SOURCE, Confidence
+from ..pipeline.confidence import SOURCE, SPANS_KEY, Confidence
 from ..pipeline.prediction import GUARANTEED
+from ..workflows.components import sets_entities
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -36,6 +37,9 @@ MIN_SCORE = 1e-6
 
 DEFAULT_SCORE = 0.85
 """The score of entities without a probability. It is the same as Presidio's default."""
+
+Place = tuple[int, int, str]
+"""A span as a tuple of its start and end tokens and its label."""
 
 
 class CostnerNlpEngine(SpacyNlpEngine):
@@ -154,7 +158,9 @@ class CostnerRecognizer(LocalRecognizer):
 
 def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tuple[Span, float]]:
     """Find the spans of a doc to pass to Presidio: the guaranteed sets of components with a
-    guarantee, and the entities of all other components.
+    guarantee, the spans of components with a `spans_key`, and all other entities in `doc.ents`. If
+    a later component has replaced or removed an entity, `doc.ents` is right, but guaranteed sets
+    are never reduced.
 
     If results overlap, Presidio's anonymizer may not redact all of their text. To avoid this, each
     token is assigned to at most one span: if spans overlap, the less probable span loses the shared
@@ -171,27 +177,45 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
+    keys_of_sets = {f"{key}_{GUARANTEED}" for key in groups}
 
     scored_spans: list[tuple[Span, float]] = []
-    our_spans: set[tuple[int, int]] = set()  # (start, end) in tokens
+    our_places: set[Place] = set()  # spans that are found without `doc.ents`, or replaced by a set
+    score_of_entity: dict[Place, float] = {}
     for key, group in groups.items():
         # If tokens were merged afterwards, a span may end within a token. If so, expand the span.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
-        our_spans.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
-            continue  # use the guaranteed set, which is another group, instead of the entities
+            # Use the guaranteed set, which is another group, instead of the entities.
+            our_places.update(_place(span) for span, _ in spans_of_group)
+            continue
+        places_in_ents: set[Place] = set()
+        if key not in keys_of_sets and SPANS_KEY not in group.attrs:
+            # Spans that were expanded are excluded, because merging tokens can remove an entity
+            # from `doc.ents`.
+            places_in_ents.update(_place(span) for span, _ in spans_with_scores(group))
         for span, score in spans_of_group:
             presidio_score = default_score
             if not isnan(score):  # NaN means that the span has no probability
                 presidio_score = max(score, MIN_SCORE)
-            scored_spans.append((span, presidio_score))
+            if _place(span) in places_in_ents:
+                score_of_entity[_place(span)] = presidio_score
+            else:
+                scored_spans.append((span, presidio_score))
+                our_places.add(_place(span))
 
-    # Entities of other components
     for ent in doc.ents:
-        if (ent.start, ent.end) not in our_spans:
+        if _place(ent) in score_of_entity:
+            scored_spans.append((ent, score_of_entity[_place(ent)]))
+        elif _place(ent) not in our_places:  # set by another component
             scored_spans.append((ent, default_score))
     return _without_overlap(doc, scored_spans)
+
+
+def _place(span: Span) -> Place:
+    """Return the tokens and the label of a span, which identify it."""
+    return span.start, span.end, span.label_
 
 
 def _without_overlap(doc: Doc, scored_spans: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
@@ -243,7 +267,7 @@ def prepare(nlp: Language) -> set[str]:
 
     labels: set[str] = set()
     for name in nlp.pipe_names:
-        if "doc.ents" in nlp.get_pipe_meta(name).assigns:
+        if sets_entities(nlp, name):
             labels.update(getattr(nlp.get_pipe(name), "labels", ()))
     return labels
 

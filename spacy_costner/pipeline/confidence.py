@@ -17,6 +17,10 @@ from ..validation import as_number
 SOURCE = "cost_sensitive_ner"
 """The value of the attribute "source" in span groups written by our components."""
 
+SPANS_KEY = "spans_key"
+"""The attribute of these span groups with the key in `doc.spans` that the component writes its
+entities to. It is missing if the component writes them to `doc.ents`."""
+
 
 @dataclass(frozen=True)
 class Confidence:

@@ -19,7 +19,7 @@ from thinc.types import Array1d, Floats1d, Ints1d
 from ..annotation.span_groups import replace_spans, scored_attrs
 from ..annotation.tokens import TokenAttrs
 from ..tags import Entities
-from .confidence import SOURCE, Confidence, free_key
+from .confidence import SOURCE, SPANS_KEY, Confidence, free_key
 from .prediction import Prediction
 
 SpansAndProbs = tuple[list[Span], Floats1d | None]
@@ -64,6 +64,8 @@ def annotate_docs(
     # test.
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
+    if spans_key is not None:
+        source[SPANS_KEY] = spans_key
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 

@@ -67,14 +67,14 @@ class LabelStudioBackend:
 
     @property
     def model_version(self) -> str:
-        """The version of the model in Label Studio. It consists of the numbers of training texts
-        and annotated evaluation texts."""
+        """The version of the model in Label Studio. It consists of the number of training runs and
+        the numbers of training texts and annotated evaluation texts."""
         history = self.session.store.history
         if not history:
             return "no model yet"
         # The user may have edited the history, so a field may be missing.
         n_texts, n_measured = history[-1].get("n_texts"), history[-1].get("n_measured")
-        return f"{n_texts} texts, {n_measured} measure"
+        return f"model {len(history)}: {n_texts} texts, {n_measured} measure"
 
     def setup(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Connect a project and use its labels in the session.

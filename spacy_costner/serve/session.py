@@ -48,6 +48,7 @@ from .session_training import (
     MODEL,
     HistoryPoint,
     TrainedPipeline,
+    digest_answers,
     expect_f,
     expect_next,
     f_on_answers,
@@ -152,10 +153,9 @@ class AnnotationSession:
         if (model_path / "config.cfg").exists():
             self._nlp = load_session_model(model_path)
         n_train = len(store.accepted(is_evaluation=False))
-        # A model trained on few texts isn't used to choose texts. See `ENOUGH_TO_CHOOSE`.
-        choosing_model = None
-        if start_model is not None or n_train >= ENOUGH_TO_CHOOSE:
-            choosing_model = self._nlp
+        # Unlike `start_model`, a model trained on few texts isn't used to choose texts. See
+        # `ENOUGH_TO_CHOOSE`.
+        choosing_model = self._nlp if n_train >= ENOUGH_TO_CHOOSE else start_model
         # The keys of the next texts, best first
         self._chosen = self._choose(choosing_model)
 
@@ -248,7 +248,8 @@ class AnnotationSession:
 
             certainty = 1 / (1 + expected cost / price of the annotation)
 
-        See `suggest` for the expected cost and the price.
+        See `suggest` for the expected cost and the price. If the session has an external annotator,
+        its entities are returned instead, without a certainty.
 
         texts (Sequence[str]): The texts. They don't have to be texts of the session.
         RETURNS (list[tuple[Task, float | None]]): For each text, the predicted entities, with their
@@ -257,6 +258,12 @@ class AnnotationSession:
         RAISES (ValueError): If spaCy can't create a `Doc` from a text.
         """
         predicted: list[tuple[Task, float | None]] = []
+        if self._proposals is not None:
+            for text in texts:
+                proposed = self._proposals.get(text)
+                spans = [] if proposed is None else proposed.spans or []
+                predicted.append((Task(text, spans), None))
+            return predicted
         for batch in minibatch(texts, N_AT_ONCE):
             with self._lock:
                 predicted += predict_tasks(self._nlp, self._tokenizer, batch)
@@ -439,7 +446,7 @@ class AnnotationSession:
             expected_f=expected_f,
             seconds=round(time.monotonic() - begin, 3),
         )
-        self._add_to_history(point)
+        self._add_to_history(point, digest_answers(train_answers, evaluation_answers))
         if is_better:
             scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
@@ -491,15 +498,19 @@ class AnnotationSession:
         vectors can be learned. They are learned on first access."""
         return learn_session_vectors(self.store, self.lang)
 
-    def _add_to_history(self, point: HistoryPoint) -> None:
+    def _add_to_history(self, point: HistoryPoint, answers_digest: str) -> None:
         """Add the scores of a training run to the history. Skip them if the previous run used the
-        same numbers of texts, because a resumed session first trains on the same texts again."""
-        if self.store.history:
-            last = self.store.history[-1]
-            if (last.get("n_texts"), last.get("n_measured")) == (point.n_texts, point.n_measured):
-                return
+        same answers and has the same F-score: a resumed session first trains on the same answers
+        again, and skipped texts aren't trained on.
+
+        The numbers of texts aren't compared, because an answer may have been corrected.
+        """
+        record = {**asdict(point), "answers": answers_digest}
+        last = self.store.history[-1] if self.store.history else {}
+        if all(last.get(name) == record[name] for name in ("answers", "f")):
+            return
         with self._lock:
-            self.store.add_to_history(asdict(point))
+            self.store.add_to_history(record)
 
     def _draw_unanswered(self, n: int) -> list[str]:
         """Draw up to `n` unanswered training texts at random and return their keys."""

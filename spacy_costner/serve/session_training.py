@@ -12,6 +12,7 @@ from thinc.api import Config
 from ..metrics.learning_curves import expect_with_more
 from ..metrics.shift import expected_prf
 from ..readers import examples_to_measure, make_reader, write_tasks
+from ..readers.files import digest
 from ..workflows.config.initial_config import init
 from ..workflows.corpora import find_corpora
 from ..workflows.fitting.linear_training import load_linear, prepare, train_linear
@@ -109,6 +110,20 @@ def fit_answers(
     # The snapshot no longer exists, so let the config refer to the session's file.
     linear.nlp.config["paths"]["train"] = str(store.train_path)
     return FittedPipeline(linear.nlp, linear.training, outcome.value)
+
+
+def digest_answers(train_answers: Sequence[Answer], evaluation_answers: Sequence[Answer]) -> str:
+    """Compute a digest of the answers that a model is trained and evaluated on. Metadata, such as
+    the time of an answer, doesn't change the digest.
+
+    train_answers (Sequence[Answer]): The answers to train on.
+    evaluation_answers (Sequence[Answer]): The answers to evaluate on.
+    RETURNS (str): The digest as hexadecimal digits.
+    """
+    return digest(
+        [answer.task._replace(extra={}) for answer in train_answers],
+        [answer.task._replace(extra={}) for answer in evaluation_answers],
+    )
 
 
 def f_on_answers(store: AnnotationStore, nlp: Language, answers: Sequence[Answer]) -> float | None:

@@ -8,6 +8,9 @@ from spacy.tokens import Doc
 
 from ..pipeline.component import CostSensitiveNER
 
+CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
+"""The values of spaCy's `assigns` that indicate that a component changes entities."""
+
 
 def get_component(nlp: Language, name: str) -> CostSensitiveNER:
     """Get a `cost_sensitive_ner` component by name.
@@ -41,6 +44,17 @@ def check_ents(command: str, ner: CostSensitiveNER) -> None:
     key = ner.annotation.spans_key
     if key is not None:
         raise ValueError(f"{command}: works on doc.ents, but {ner.name} has the spans_key {key!r}")
+
+
+def sets_entities(nlp: Language, name: str) -> bool:
+    """Check whether a component changes entities, according to what it declares or, for spaCy's
+    `span_ruler`, according to its setting `annotate_ents`.
+
+    name (str): The name of the component.
+    """
+    if CHANGES_ENTITIES.intersection(nlp.get_pipe_meta(name).assigns):
+        return True
+    return bool(getattr(nlp.get_pipe(name), "annotate_ents", False))
 
 
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:

@@ -324,6 +324,13 @@ def with_pipe(name: str, **settings: Any) -> Callable[[], Language]:
     return make
 
 
+def with_span_ruler() -> Language:
+    """It sets entities only by its setting."""
+    nlp = make_pipeline()
+    nlp.add_pipe("span_ruler", config={"annotate_ents": True})
+    return nlp
+
+
 def with_two_components() -> Language:
     nlp = make_pipeline()
     nlp.add_pipe("cost_sensitive_ner", name="other")
@@ -439,6 +446,7 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
         "weights of ner, pass 1: expected finite numbers, got nan",
     ),
     "a ruler": (with_pipe("entity_ruler"), "entity_ruler, which sets entities"),
+    "a span ruler": (with_span_ruler, "span_ruler, which sets entities"),
     "a merger": (with_pipe("merge_entities"), "merge_entities, which changes tokens"),
     "a silent component": (
         with_pipe("silent"),

@@ -18,7 +18,7 @@ from thinc.api import fix_random_seed
 
 from spacy_costner.pipeline.confidence import SOURCE
 
-from ..support.pipelines import TEXTS, pipeline, train
+from ..support.pipelines import TEXTS, load, pipeline, train
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pii.md").read_text("utf8")
@@ -80,9 +80,10 @@ GUARANTEED = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
 
 @pytest.fixture
 def doc_with_confidences() -> Doc:
-    """A doc of ten tokens, with a group of entities and their confidences."""
+    """A doc of ten tokens, with entities and a group of their confidences."""
     doc = Doc(spacy.blank("xx").vocab, words=list("abcdefghij"))
     add_scored_spans(doc, "confidence", CONFIDENCES)
+    doc.ents = list(doc.spans["confidence"])
     return doc
 
 
@@ -117,6 +118,67 @@ def test_entities_without_a_score_get_the_default(presidio: Any, doc_with_confid
     doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
     scored_spans = presidio.find_scored_spans(doc, 0.3)
     assert in_tokens(scored_spans) == [*CONFIDENCES, (8, 10, "ID", 0.3)]
+
+
+def test_entities_that_other_components_replaced_or_removed_are_found_as_they_are(
+    presidio: Any, doc_with_confidences: Doc
+) -> None:
+    """PER has become ID, which has no confidence, and ORG is no entity any more."""
+    doc = doc_with_confidences
+    doc.ents = [Span(doc, 2, 4, "ID")]
+    assert in_tokens(presidio.find_scored_spans(doc, 0.3)) == [(2, 4, "ID", 0.3)]
+
+
+def test_the_guaranteed_set_stays_where_other_components_replaced_or_removed_entities(
+    presidio: Any, doc_with_confidences: Doc
+) -> None:
+    """The entity ID is added, with the default score. It has a token of LOC."""
+    doc = doc_with_confidences
+    add_scored_spans(doc, "confidence_guaranteed", GUARANTEED)
+    doc.ents = [Span(doc, 5, 6, "ID")]
+    assert in_tokens(presidio.find_scored_spans(doc, 0.3)) == [
+        (1, 2, "LOC", 0.125),
+        (2, 4, "PER", 0.75),
+        (4, 5, "LOC", 0.125),
+        (5, 6, "ID", 0.3),
+        (7, 8, "ORG", presidio.MIN_SCORE),
+    ]
+
+
+def test_an_entity_ruler_after_the_component_relabels_entities(presidio: Any, saved: Path) -> None:
+    nlp = spacy.load(saved)
+    ruler = nlp.add_pipe("entity_ruler", config={"overwrite_ents": True})
+    ruler.add_patterns([{"label": "CITY", "pattern": "London"}])
+    presidio.prepare(nlp)
+
+    doc = nlp(TEXTS[1])  # I like London and Berlin.
+
+    (london, london_score), (berlin, berlin_score) = presidio.find_scored_spans(doc)
+    assert (london.text, london.label_, london_score) == ("London", "CITY", presidio.DEFAULT_SCORE)
+    assert (berlin.text, berlin.label_) == ("Berlin", "LOC")
+    assert berlin_score == berlin._.confidence
+
+
+def test_labels_of_a_span_ruler_that_sets_entities_are_among_the_labels(
+    presidio: Any, saved: Path
+) -> None:
+    nlp = spacy.load(saved)
+    nlp.add_pipe("span_ruler", "spans").add_patterns([{"label": "animal", "pattern": "cat"}])
+    ruler = nlp.add_pipe("span_ruler", config={"annotate_ents": True})
+    ruler.add_patterns([{"label": "drug", "pattern": "like"}])
+    assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "drug"}
+
+
+def test_spans_of_a_component_that_sets_no_entities_are_found(presidio: Any, saved: Path) -> None:
+    """The component writes to `doc.spans` instead of `doc.ents`."""
+    nlp = load(saved, spans_key="places")
+    presidio.prepare(nlp)
+
+    doc = nlp(TEXTS[1])
+
+    assert not doc.ents
+    spans = [span for span, _ in presidio.find_scored_spans(doc)]
+    assert spans == [*doc.spans["places"]] and spans
 
 
 def test_find_scored_spans_finds_entities_by_their_characters_after_tokens_are_merged(

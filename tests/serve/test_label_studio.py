@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spacy_costner.cli.output import errors_shown
-from spacy_costner.readers import TaskSpan
-from spacy_costner.serve.label_studio import NAME, LabelStudioBackend
+from spacy_costner.readers import Task, TaskSpan
+from spacy_costner.serve.label_studio import NAME, LabelStudioBackend, random_share
 from spacy_costner.serve.labeling_config import read_labeling_config
 from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import AnnotationStore, SessionError, is_drawn
@@ -152,6 +152,50 @@ def test_predictions_count_utf_16_and_have_the_names_of_the_project(
     assert all(0 < found["score"] <= 1 for found in prediction["result"])
     # The score is the certainty, from 0 to 1, less the number of trainings, which is 1.
     assert -1 < prediction["score"] <= 0
+
+
+def test_a_model_of_corrected_annotations_has_a_new_version_and_lower_scores(
+    backend: LabelStudioBackend,
+) -> None:
+    """The number of annotations stays the same."""
+    annotate(backend, TO_TRAIN[:12])
+    backend.session.train()
+    version = backend.model_version
+    (prediction,) = predict(backend, TO_TRAIN[20])
+
+    backend.webhook(webhook("ANNOTATION_UPDATED", 3, TO_TRAIN[3], result=[]))
+    backend.session.train()
+
+    assert backend.model_version != version
+    (next_prediction,) = predict(backend, TO_TRAIN[20])
+    # Scores are the certainty, from 0 to 1, less the number of trainings.
+    assert -1 < prediction["score"] <= 0
+    assert -2 < next_prediction["score"] <= -1
+
+
+def test_proposals_of_another_annotator_are_predicted_instead_of_the_models_entities(
+    tmp_path: Path,
+) -> None:
+    """Tasks are in random order, so their scores aren't the certainty of the model. Nothing is
+    predicted for evaluation texts and for texts that the annotator hasn't annotated."""
+    proposals: dict[str, Task] = {}
+    for text in TEXTS:
+        proposals[text] = Task(text, [TaskSpan(0, 9, "LOC")])  # Yesterday
+    proposals["Not annotated"] = Task("Not annotated")
+    store = AnnotationStore(tmp_path)
+    session = AnnotationSession(store, labels=[], lang=LANG, proposals=proposals)
+    backend = LabelStudioBackend(session)
+    annotate(backend, TO_TRAIN[:12])
+    backend.session.train()
+
+    of_training, *of_others = predict(
+        backend, TO_TRAIN[20], TO_MEASURE[0], "Hello", "Not annotated"
+    )
+
+    (found,) = of_training["result"]
+    assert found["value"]["text"] == "Yesterday" and found["value"]["labels"] == ["LOC"]
+    assert of_training["score"] == random_share(TO_TRAIN[20]) - 1
+    assert [prediction["result"] for prediction in of_others] == [[], [], []]
 
 
 def predict_task(backend: LabelStudioBackend, updated_at: str, *annotations: Any) -> None:

@@ -365,6 +365,40 @@ def test_a_session_continues_with_its_model_and_its_history(tmp_path: Path) -> N
     assert len(again.store.history) == 1  # the same texts are no new point
 
 
+def answer_all(session: AnnotationSession, keys: list[str], *, is_right: bool) -> None:
+    """Answer texts, or replace their answers: with their entities, or with none."""
+    for key in keys:
+        proposal = session.proposal(key)
+        spans = gold_spans(proposal) if is_right else []
+        answer(session, key, *spans, seen=proposal.version)
+
+
+def test_corrected_answers_are_a_new_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of texts stay the same. A skipped text doesn't change the model, and its training
+    run is no new point. A label that was changed in the file is one, in the next session."""
+    monkeypatch.setattr(annotation_session, "ENOUGH_EVALUATION_TEXTS", 6)
+    session = make_session(tmp_path)
+    texts = session.store.texts.values()
+    measuring = [text.key for text in texts if text.is_evaluation][:6]
+    training = [text.key for text in texts if not text.is_evaluation]
+    answer_all(session, training[:15], is_right=True)
+    answer_all(session, measuring, is_right=False)
+    session.train()
+
+    answer_all(session, measuring, is_right=True)
+    session.train()
+    session.answer(training[15], [], is_left_out=True, seen_version=0)
+    session.train()
+
+    assert [point["f"] for point in session.status()["points"]] == [0.0, 1.0]
+    train_path = session.store.train_path
+    text = train_path.read_text("utf8")
+    train_path.write_text(text.replace('"PER"', '"LOC"', 1), encoding="utf8")
+    again = make_session(tmp_path)
+    again.train()
+    assert len(again.store.history) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_good", [True, False])
 def test_a_given_model_stays_until_one_of_the_session_is_better(
@@ -386,6 +420,36 @@ def test_a_given_model_stays_until_one_of_the_session_is_better(
     session.train()
     assert (session._nlp is trained.nlp) is is_good
     assert session.propose("Today Ana left Oslo with bag 7 .")
+
+
+@pytest.mark.slow
+def test_a_session_of_few_texts_continues_to_choose_by_the_given_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The given model finds nothing, so that the model of 12 texts replaces it."""
+    teacher = make_session(tmp_path / "teacher")
+    answer_next(teacher, 60)
+    trained = teacher.train()
+    assert trained is not None
+    trained.nlp.get_pipe(COMPONENT).set_decoding(make_viterbi(bias=-1000.0))
+    choosing_models: list[Any] = []
+    monkeypatch.setattr(
+        AnnotationSession, "_choose", lambda session, nlp: choosing_models.append(nlp) or []
+    )
+
+    def start() -> AnnotationSession:
+        """Start the session, or resume it."""
+        store = AnnotationStore(tmp_path / "session")
+        store.add_texts([stored.text for stored in teacher.store.texts.values()])
+        return AnnotationSession(store, labels=LABELS, lang=LANG, start_model=trained.nlp)
+
+    session = start()
+    answer_next(session, 15)
+    session.train()
+    again = start()
+
+    assert again._nlp is not trained.nlp
+    assert choosing_models == [trained.nlp, trained.nlp]
 
 
 def test_a_given_model_without_our_component_is_refused(tmp_path: Path) -> None:

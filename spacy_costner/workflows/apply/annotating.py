@@ -24,12 +24,16 @@ from .output_files import OUTPUT_FORMS
 from .parts import PartSettings, annotate_parts, digest_model, group_parts, load_once
 from .shift_measures import find_shift_of_parts
 
+ON_ERROR = ("row", "raise")
+"""The values of the setting `on_error`: see `annotate`."""
+
 
 class PartCounts(NamedTuple):
     """The number of parts by status."""
 
     kept: int  # annotated in an earlier run
-    changed: int  # annotated again: the model, settings, input or output file has changed
+    # Annotated again: the model, settings, input or output file has changed, or docs failed
+    changed: int
     new: int  # annotated for the first time
 
 
@@ -100,7 +104,8 @@ def annotate(
     whole_files (bool): Whether to read each .txt file as one doc, with the file name as its ID,
         instead of one doc per line.
     on_error (Literal["row", "raise"]): What to do if a doc fails: "row" writes a row with the
-        error, "raise" stops the run.
+        error, "raise" stops the run. With "raise", parts in which docs failed in an earlier run are
+        annotated again.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
     make_executor (MakeExecutor | None): Creates the executor, for example `ray_cluster("auto")`. If
@@ -114,6 +119,8 @@ def annotate(
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
     check_output(folder, form)
+    if on_error not in ON_ERROR:
+        raise ValueError(f"annotate: on_error: expected one of {[*ON_ERROR]}, got {on_error!r}")
     if n_rows < 1:
         raise ValueError(f"annotate: n_rows: expected at least 1, got {n_rows}")
     sources = find_sources([Path(path) for path in inputs], folder)
@@ -145,7 +152,11 @@ def annotate(
             raise ValueError(f"{folder}: expected no other process to write to it, got one")
         earlier_entries = read_manifest(folder)
         remove_vanished_parts(folder, earlier_entries, sources, planned)
-        finished_entries = find_finished(folder, earlier_entries, planned)
+        # If errors are raised, annotate parts with failed docs again to raise their errors.
+        with_failed_docs = on_error != "raise"
+        finished_entries = find_finished(
+            folder, earlier_entries, planned, with_failed_docs=with_failed_docs
+        )
         # Rewrite the manifest to drop damaged lines and removed parts.
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 

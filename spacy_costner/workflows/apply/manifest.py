@@ -126,7 +126,11 @@ def is_list_of(value: Any, *types: type) -> bool:
 
 
 def find_finished(
-    folder: Path, entries: Mapping[str, ManifestEntry], planned: Mapping[str, PlannedPart]
+    folder: Path,
+    entries: Mapping[str, ManifestEntry],
+    planned: Mapping[str, PlannedPart],
+    *,
+    with_failed_docs: bool,
 ) -> dict[str, ManifestEntry]:
     """Find the planned parts that don't need to be annotated again. A part is finished if an
     earlier run used the same input, model and settings, and if its output file still exists and has
@@ -135,6 +139,7 @@ def find_finished(
     folder (Path): The output directory.
     entries (Mapping[str, ManifestEntry]): The entries of earlier runs, by output file name.
     planned (Mapping[str, PlannedPart]): The parts of this run, by output file name.
+    with_failed_docs (bool): Whether parts with failed docs can be finished.
     RETURNS (dict[str, ManifestEntry]): The entries of the finished parts, by output file name.
     """
     finished_entries: dict[str, ManifestEntry] = {}
@@ -143,6 +148,8 @@ def find_finished(
         path = folder / file
         # The key differs if the input, the model or a setting has changed.
         if entry is None or entry.key != planned_part.key or not path.is_file():
+            continue
+        if entry.failed and not with_failed_docs:
             continue
         if path.stat().st_size == entry.bytes:
             finished_entries[file] = entry

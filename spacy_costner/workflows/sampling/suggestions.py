@@ -24,7 +24,7 @@ from ...decoding import Posterior
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.confidence import Confidence, prob_of
 from ...readers import Task, TaskSpan, doc_to_task
-from ..components import check_ents, find_components, get_component, run_before
+from ..components import check_ents, find_components, get_component, run_before, sets_entities
 from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
@@ -307,8 +307,7 @@ def check_other_components(nlp: Language, name: str) -> None:
     ours = find_components(nlp)
     others: list[str] = []
     for other_name in nlp.pipe_names:
-        has_entities = "doc.ents" in nlp.get_pipe_meta(other_name).assigns
-        if has_entities and other_name not in ours:
+        if other_name not in ours and sets_entities(nlp, other_name):
             others.append(other_name)
     if others and not ours:
         raise ValueError(

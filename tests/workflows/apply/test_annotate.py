@@ -388,15 +388,28 @@ def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_pat
 def test_another_setting_of_the_output_changes_all_parts(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """The setting `on_error` changes nothing, as it has no effect on what is written: parts are
-    kept, also those with texts that failed."""
     annotate_in_tens(model, inputs, tmp_path / "out")
     without_text = annotate_in_tens(model, inputs, tmp_path / "out", with_text=False)
-    other_errors = annotate_in_tens(
-        model, [inputs[0]], tmp_path / "out", with_text=False, on_error="raise"
-    )
     assert without_text.parts == PartCounts(kept=0, changed=6, new=0)
-    assert other_errors.parts.kept == 6
+
+
+def test_with_on_error_raise_a_text_that_failed_in_an_earlier_run_stops_the_command(
+    model: Path, inputs: list[Path], tmp_path: Path
+) -> None:
+    """The output of the earlier run stays. Parts without such a text are kept, as the setting has
+    no effect on what is written."""
+    annotate_in_tens(model, inputs, tmp_path / "out")
+    written = files(tmp_path / "out")
+
+    with pytest.raises(ValueError, match=r"b\.jsonl: id 'd24': RuntimeError: poisoned"):
+        annotate_in_tens(model, inputs, tmp_path / "out", on_error="raise")
+
+    assert files(tmp_path / "out") == written
+    assert annotate_in_tens(model, inputs, tmp_path / "out").parts.kept == 6
+    write_lines(tmp_path / "in" / "b.jsonl", SENTENCES)
+    (tmp_path / "in" / "sub" / "a.txt").write_text("\n".join(SENTENCES))
+    without_failures = annotate_in_tens(model, inputs, tmp_path / "out", on_error="raise")
+    assert without_failures.parts == PartCounts(kept=4, changed=2, new=0)
 
 
 @pytest.mark.parametrize(
@@ -920,6 +933,8 @@ def test_the_command_refuses_a_folder_without_a_pipeline(
 def test_other_forms_and_empty_parts_are_refused(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format: expected one of .*, got 'csv'"):
         annotate(tmp_path, inputs, tmp_path / "out", form="csv")
+    with pytest.raises(ValueError, match=r"on_error: expected one of .*, got 'stop'"):
+        annotate(tmp_path, inputs, tmp_path / "out", on_error="stop")
     with pytest.raises(ValueError, match="n_rows: expected at least 1, got 0"):
         annotate(tmp_path, inputs, tmp_path / "out", n_rows=0)
 

@@ -294,17 +294,22 @@ def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_
         suggest(nlp, make_docs(nlp))
 
 
-def test_entities_of_a_component_before_ours_are_reported(unsure: Path) -> None:
+@pytest.mark.parametrize(
+    ("factory", "settings"), [("entity_ruler", {}), ("span_ruler", {"annotate_ents": True})]
+)
+def test_entities_of_a_component_before_ours_are_reported(
+    factory: str, settings: dict[str, Any], unsure: Path
+) -> None:
     """A component after ours isn't reported. If it were, the warning would be an error in this
     test."""
     patterns: list[dict[str, Any]] = [{"label": "LOC", "pattern": "London"}]
     nlp = load(unsure)
-    behind: Any = nlp.add_pipe("entity_ruler", "behind", last=True)
+    behind: Any = nlp.add_pipe(factory, "behind", last=True, config=settings)
     behind.add_patterns(patterns)
     suggest(nlp, make_docs(nlp))
-    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler: Any = nlp.add_pipe(factory, "ruler", first=True, config=settings)
     ruler.add_patterns(patterns)
-    with pytest.warns(UserWarning, match=r"\['entity_ruler'\] set entities before ner.*exclude="):
+    with pytest.warns(UserWarning, match=r"\['ruler'\] set entities before ner.*exclude="):
         suggest(nlp, make_docs(nlp))
 
 
