@@ -24,7 +24,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.promises import Promise, Terms, Thresholds
 from ...pipeline.reading import find_reading
 from ..components import get_component
-from ..evaluation.predictions import turn_on_confidence
+from ..evaluation.predictions import misaligned_note, turn_on_confidence
 from ..evaluation.recurrence import KnownText, check_new, note_recurrence
 from ..evaluation.valid_data import find_unknown_labels
 from ..sampling.drawing import Drawing, conformal_weights
@@ -152,10 +152,12 @@ def guarantee(
         # Measure the current guarantee before it is replaced.
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
     scored_spans = score_spans(nlp, ner, used_examples, terms)
+    misaligned = misaligned_note(scored_spans.n_misaligned, len(scored_spans.gold))
+    notes += misaligned
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
     thresholds_of_groups = find_thresholds(parts, per_label=per_label)
     if not thresholds_of_groups:
-        message = unreachable_message(parts, terms)
+        message = ". ".join([unreachable_message(parts, terms), *misaligned])
         if kept_promise is not None:
             message = f"{message}. {kept_promise.as_text()}"
         raise ValueError(message)

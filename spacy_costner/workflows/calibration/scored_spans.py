@@ -20,7 +20,7 @@ from ...pipeline.guaranteed_sets import guarantee_scores
 from ...pipeline.promises import Terms
 from ...progress import progress
 from ...ragged import ranges
-from ...tags import Entities
+from ...tags import Entities, concatenate_entities
 from ..evaluation.predictions import DevPredictions, predict_dev
 
 DOCS_PER_BATCH = 64
@@ -40,11 +40,14 @@ class ScoredSpans(NamedTuple):
         finds the entity, or 0 if no set finds it. "found" is True if a set finds it. Shape: (E,)
     entropies (Floats1d): Each doc's score for the shift test: see `DevPredictions.entropies`.
         Shape: (B,)
+    n_misaligned (int): The number of annotated entities that don't begin and end with tokens of the
+        pipeline. No set finds them, unless an entity only has to be covered.
     """
 
     spans: ArrayXd
     gold: ArrayXd
     entropies: Floats1d
+    n_misaligned: int
 
 
 def score_spans(
@@ -63,6 +66,7 @@ def score_spans(
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
+    n_misaligned = 0
     n_docs = 0  # the number of docs in previous batches
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
         # All candidate spans in the batch. Shape of their scores: (S,)
@@ -79,24 +83,33 @@ def score_spans(
         scores = scores[has_own_label]
 
         # An annotated entity is found if the spans find it at any threshold.
-        gold_thresholds = thresholds_to_find(dev, dev.gold, spans, scores, terms)
+        gold = concatenate_entities(dev.gold, dev.misaligned)
+        gold_thresholds = thresholds_to_find(dev, gold, spans, scores, terms)
+        if terms.found == "exact":
+            # Spans can cover the tokens of a misaligned entity, but none begins and ends with it.
+            gold_thresholds[len(dev.gold.begin) :] = 0
         is_found = gold_thresholds > 0
         # Whether a span is correct is determined by the same rule with the roles reversed: the
-        # annotated entities, with a score of 1, must find the span.
+        # annotated entities, with a score of 1, must find the span. Misaligned entities find none,
+        # because their tokens include other characters.
         scores_of_gold = numpy.ones(len(dev.gold.begin))
         is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
 
         # The columns of `SCORED_SPAN`
         doc_of_span = n_docs + dev.doc_of_entity(spans)
-        doc_of_gold = n_docs + dev.doc_of_entity(dev.gold)
+        doc_of_gold = n_docs + dev.doc_of_entity(gold)
         span_columns = [spans.label, doc_of_span, scores, is_correct]
-        gold_columns = [dev.gold.label, doc_of_gold, gold_thresholds, is_found]
+        gold_columns = [gold.label, doc_of_gold, gold_thresholds, is_found]
         span_tables.append(numpy.rec.fromarrays(span_columns, dtype=SCORED_SPAN))
         gold_tables.append(numpy.rec.fromarrays(gold_columns, dtype=SCORED_SPAN))
         entropies.append(dev.entropies())
+        n_misaligned += len(dev.misaligned.begin)
         n_docs += len(batch)
     return ScoredSpans(
-        numpy.concatenate(span_tables), numpy.concatenate(gold_tables), numpy.concatenate(entropies)
+        numpy.concatenate(span_tables),
+        numpy.concatenate(gold_tables),
+        numpy.concatenate(entropies),
+        n_misaligned,
     )
 
 
@@ -110,13 +123,6 @@ def add_predicted(
     infinite_scores = numpy.full(len(predicted.begin), numpy.inf)
     all_spans = concatenate_entities(predicted, spans.select(is_not_predicted))
     return all_spans, numpy.append(infinite_scores, scores[is_not_predicted])
-
-
-def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """Concatenate two sets of entities."""
-    # The starts, ends and labels of both
-    columns = [numpy.concatenate(pair) for pair in zip(first, second)]
-    return Entities(*columns)
 
 
 def thresholds_to_find(

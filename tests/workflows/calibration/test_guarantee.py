@@ -33,7 +33,7 @@ from spacy_costner.workflows.reports.reporting import report
 
 from ...support.commands import run
 from ...support.linear import SPARSE
-from ...support.pipelines import TEXTS, examples, load, pipeline, train
+from ...support.pipelines import TEXTS, examples, load, misaligned_examples, pipeline, train
 from ...support.posteriors import posterior
 from ...support.reports import page_without_figures
 from ...support.strategies import seeds
@@ -460,6 +460,39 @@ def test_docs_with_missing_tags_do_not_count(unsure: Path) -> None:
 
     assert promise.not_counted["docs with missing tags"] == 2
     assert promise.docs == 60
+
+
+MISALIGNED = "60 of 120 entities don't begin and end with tokens of the pipeline"
+
+
+def test_misaligned_entities_are_missed(unsure: Path) -> None:
+    """No set finds Berlin, so at least half of the entities are missed."""
+    nlp = load(unsure)
+    examples = misaligned_examples(nlp, 60)
+    with pytest.raises(ValueError, match=rf"0\.5083 or more with these 60 docs.* {MISALIGNED}"):
+        guarantee(nlp, examples, miss=0.1)
+
+    result = guarantee(nlp, examples, miss=0.6)
+
+    assert result.parts[0].entities == result.promise.entities == 120
+    assert [note.startswith(MISALIGNED) for note in result.notes] == [True]
+
+
+def test_misaligned_entities_are_covered_with_all_of_their_tokens(unsure: Path) -> None:
+    nlp = load(unsure)
+    examples = misaligned_examples(nlp, 60)
+
+    result = guarantee(nlp, examples, miss=0.1, found="covered")
+
+    assert result.parts[0].entities == 120
+    n_missed = 0
+    for eg, doc in zip(examples, nlp.pipe(eg.predicted.copy() for eg in examples)):
+        covered: set[int] = set()  # characters
+        for span in doc.spans[KEY]:
+            covered.update(range(span.start_char, span.end_char))
+        for ent in eg.reference.ents:
+            n_missed += not covered.issuperset(range(ent.start_char, ent.end_char))
+    assert (n_missed / 2 + 1) / (60 + 1) <= 0.1
 
 
 def test_it_is_an_error_if_no_docs_count(unsure: Path) -> None:
