@@ -78,7 +78,8 @@ def guarantee(
 ) -> Guarantee:
     """Choose the thresholds of a component's sets of spans on calibration docs, so that a guarantee
     holds for other docs from the same source. The set of each doc is stored in `doc.spans[spans_key
-    + "_guaranteed"]`.
+    + "_guaranteed"]`. The guarantee holds for the set together with the entities in `doc.ents` that
+    earlier components have set, whose tokens the set doesn't contain.
 
     nlp (Language): The trained pipeline. Its config, component and meta are updated.
     examples (Iterable[Example]): Annotated calibration docs that were not used for training,
@@ -154,6 +155,11 @@ def guarantee(
     scored_spans = score_spans(nlp, ner, used_examples, terms)
     misaligned = misaligned_note(scored_spans.n_misaligned, len(scored_spans.gold))
     notes += misaligned
+    if terms.limits_misses and scored_spans.n_presets > 0:
+        notes.append(
+            f"earlier components set {scored_spans.n_presets:,} entities in these docs, which are "
+            "in doc.ents and not in the sets: only both together keep the guarantee"
+        )
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
     thresholds_of_groups = find_thresholds(parts, per_label=per_label)
     if not thresholds_of_groups:

@@ -1,11 +1,11 @@
 """Make predictions for annotated docs. The posterior is computed once and can be decoded and scored
 in several ways.
 
-Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, which were
-annotated by an earlier component. An entity counts if all of its tokens count, unless the component
-learns its label but doesn't write it. Annotated entities that don't begin and end with tokens of
-the predicted docs count, too: they are always missed. `DevPredictions` contains the posterior and
-the tokens and entities that count.
+Two kinds of tokens don't count in scores: tokens without annotation and, except for guarantees,
+preset tokens, which were annotated by an earlier component. An entity counts if all of its tokens
+count, unless the component learns its label but doesn't write it. Annotated entities that don't
+begin and end with tokens of the predicted docs count, too: they are always missed. `DevPredictions`
+contains the posterior and the tokens and entities that count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,8 @@ class DevPredictions(NamedTuple):
     posterior (Posterior): The posterior of the concatenated tokens of all docs.
     gold (Entities): The annotated entities that count and that predicted entities can match. The
         label is -1 if it is unknown to the component.
-    is_counted (Array1d): Whether each token is annotated and not preset. Shape: (N,)
+    is_counted (Array1d): Whether each token is annotated and, unless preset tokens count, not
+        preset. Shape: (N,)
     other_labels (Sequence[int]): The indices of labels that the component learns but doesn't write.
         Their entities don't count.
     originals (Sequence[Example]): The predicted docs with the annotations set by earlier
@@ -140,7 +141,11 @@ def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[
 
 
 def predict_dev(
-    nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
+    nlp: Language,
+    ner: CostSensitiveNER,
+    examples: Iterable[Example],
+    *,
+    count_presets: bool = False,
 ) -> DevPredictions:
     """Run the earlier components of a pipeline on copies of annotated docs, and compute the
     posterior of a component. Docs without tokens are skipped.
@@ -149,6 +154,8 @@ def predict_dev(
     ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the annotated spans with
         its own labels are used as entities.
     examples (Iterable[Example]): The annotated docs.
+    count_presets (bool): Whether preset tokens count. The component can't change them, so they
+        should only count if its predictions are used together with the preset entities.
     RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
         `Annotation.as_entities`.
@@ -167,20 +174,21 @@ def predict_dev(
         raise ValueError("expected docs with annotated entities, got none")
 
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
+    is_excluded = presets.is_annotated & (not count_presets)  # shape: (N,)
     posterior = concatenate_posteriors([ner.posterior(batch, preset=True) for batch in batches])
     dev = DevPredictions(
         examples,
         posterior,
         gold=reference.tokens.entities(ner.tags, nlp.vocab.strings),
-        is_counted=reference.is_annotated & ~presets.is_annotated,
+        is_counted=reference.is_annotated & ~is_excluded,
         other_labels=ner.other_labels,
         originals=originals,
     )
     # A token that a misaligned entity shares with unannotated text doesn't count, but the entity
-    # itself is annotated. So only exclude entities with preset tokens or other labels.
+    # itself is annotated. So only exclude entities with excluded tokens or other labels.
     misaligned = with_label_indices(reference.misaligned, ner.tags, nlp.vocab.strings)
     misaligned = misaligned.trim(posterior.is_space)
-    is_ignored = misaligned.contain(presets.is_annotated)
+    is_ignored = misaligned.contain(is_excluded)
     is_ignored |= numpy.isin(misaligned.label, ner.other_labels)
     return dev._replace(
         gold=dev.select_counted(dev.gold), misaligned=misaligned.select(~is_ignored)
