@@ -109,6 +109,13 @@ class Entities(NamedTuple):
         is_among_others = [entity in other_tuples for entity in self.as_tuples()]
         return numpy.asarray(is_among_others, dtype=bool)
 
+    def contain(self, is_marked: Array1d) -> Array1d:
+        """Check which entities contain a marked token. Shapes: (N,) to (E,)"""
+        # The number of marked tokens before each token, followed by their total number. An entity
+        # contains none if this number is the same at its start and at its end. Shape: (N + 1,)
+        n_marked_before = numpy.append(0, is_marked.cumsum())
+        return n_marked_before[self.end] != n_marked_before[self.begin]
+
     def trim(self, is_space: Array1d) -> "Entities":
         """Strip whitespace tokens from both ends of entities and drop whitespace-only entities.
 
@@ -125,6 +132,16 @@ class Entities(NamedTuple):
         last_word = words[numpy.searchsorted(words, self.end) - 1]
         has_words = first_word < self.end
         return Entities(first_word, last_word + 1, self.label).select(has_words)
+
+
+NO_ENTITIES = Entities(*numpy.zeros((3, 0), dtype="int64"))
+
+
+def concatenate_entities(first: Entities, second: Entities) -> Entities:
+    """Concatenate two sets of entities. The result isn't sorted, and may contain overlaps."""
+    # The starts, ends and labels of both
+    columns = [numpy.concatenate(pair) for pair in zip(first, second)]
+    return Entities(*columns)
 
 
 class Tags:

@@ -8,6 +8,7 @@ differently tokenized docs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
@@ -16,7 +17,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
-from ..tags import Entities, Tags, runs
+from ..tags import NO_ENTITIES, Entities, Tags, runs
 from ..types import Constraints
 from .doc_attributes import doc_lengths, read_attributes
 from .iob import BEGIN, INSIDE, MISSING, OUTSIDE
@@ -80,11 +81,39 @@ class TokenAttrs:
         begin, end = runs(is_first, is_later, self.lengths)
 
         # All tokens of an entity have the same label, so read it from the first token.
-        entity_hashes = self.label[begin].tolist()
-        label_hashes = [strings.as_int(label) for label in tags.labels]
-        index_of_hash = {label_hash: i for i, label_hash in enumerate(label_hashes)}
-        label_indices = [index_of_hash.get(entity_hash, -1) for entity_hash in entity_hashes]
-        return Entities(begin, end, numpy.asarray(label_indices, dtype="int32"))
+        hashed = Entities(begin, end, self.label[begin])
+        return with_label_indices(hashed, tags, strings)
+
+
+class AlignedReference(NamedTuple):
+    """The gold annotation of examples, aligned with the N tokens of the predicted docs.
+
+    tokens (TokenAttrs): The tokens of the predicted docs with the gold annotation. The annotation
+        of a token is missing if the token or its entity can't be aligned.
+    is_annotated (Array1d): Whether each token is annotated in the reference, even if its annotation
+        can't be aligned. Shape: (N,)
+    misaligned (Entities): The entities that don't begin and end with a token of the predicted doc.
+        Each of them includes all tokens with which it shares characters, so they may overlap. The
+        labels are hashes: see `with_label_indices`.
+    """
+
+    tokens: TokenAttrs
+    is_annotated: Array1d
+    misaligned: Entities
+
+
+def with_label_indices(hashed: Entities, tags: Tags, strings: StringStore) -> Entities:
+    """Convert the labels of entities from hashes to indices.
+
+    hashed (Entities): The entities, whose labels are hashes.
+    tags (Tags): The tag set. Labels are returned as indices into `tags.labels`.
+    strings (StringStore): A string store for computing the hashes of labels.
+    RETURNS (Entities): The entities. The label is -1 for labels that are not in the tag set.
+    """
+    label_hashes = [strings.as_int(label) for label in tags.labels]
+    index_of_hash = {label_hash: i for i, label_hash in enumerate(label_hashes)}
+    indices = [index_of_hash.get(entity_hash, -1) for entity_hash in hashed.label.tolist()]
+    return hashed._replace(label=numpy.asarray(indices, dtype="int32"))
 
 
 def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
@@ -135,14 +164,29 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     predicted (TokenAttrs): The tokens of the predicted docs.
     RETURNS (TokenAttrs): The same tokens with the gold annotation.
     """
+    return align_reference(examples, predicted).tokens
+
+
+def align_reference(examples: Sequence[Example], predicted: TokenAttrs) -> AlignedReference:
+    """Read the gold annotation of examples, align it with the tokens of the predicted docs, and
+    find the annotation that can't be aligned.
+
+    examples (Sequence[Example]): The examples, with annotated references.
+    predicted (TokenAttrs): The tokens of the predicted docs.
+    RETURNS (AlignedReference): The tokens with the gold annotation, and the entities that can't be
+        aligned.
+    """
     reference = read_token_attrs([eg.reference for eg in examples])
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
-        return replace(predicted, iob=reference.iob, label=reference.label)
+        tokens = replace(predicted, iob=reference.iob, label=reference.label)
+        return AlignedReference(tokens, tokens.is_annotated, NO_ENTITIES)
 
     # Only align predicted docs that are tokenized differently from their references.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
+    is_annotated = numpy.zeros(len(iob), dtype=bool)
+    misaligned: list[tuple[int, int, int]] = []  # start, end and label hash
     for i, eg in enumerate(examples):
         in_predicted = predicted.of_doc(i)
         in_reference = reference.of_doc(i)
@@ -151,23 +195,56 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
             label[in_predicted] = reference.label[in_reference]
         else:
             # The slices are views, so this modifies `iob` and `label`.
-            _align_annotation(eg, iob[in_predicted], label[in_predicted])
-    return replace(predicted, iob=iob, label=label)
+            misaligned_in_doc = _align_annotation(eg, iob[in_predicted], label[in_predicted])
+            for begin, end, label_hash in misaligned_in_doc:
+                first_token = in_predicted.start
+                misaligned.append((first_token + begin, first_token + end, label_hash))
+            is_annotated[in_predicted] = _has_annotation(eg, reference.iob[in_reference])
+    tokens = replace(predicted, iob=iob, label=label)
+    # Hashes only fit into unsigned integers. Shape: (E, 3)
+    columns = numpy.asarray(misaligned, dtype="uint64").reshape(-1, 3).T
+    return AlignedReference(
+        tokens,
+        is_annotated=is_annotated | tokens.is_annotated,
+        misaligned=Entities(columns[0].astype("int64"), columns[1].astype("int64"), columns[2]),
+    )
 
 
-def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
+def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> list[tuple[int, int, int]]:
     """Align the gold annotation of an example with the tokens of its predicted doc. Writes the
-    ENT_IOB and the label hashes of aligned tokens to the given arrays. Shapes: (T,)"""
+    ENT_IOB and the label hashes of aligned tokens to the given arrays. Returns the first token, the
+    token after the last and the label hash of each entity that can't be aligned. Shapes: (T,)"""
     # The ENT_IOB of the reference token aligned with each token, or None. Only O is used here,
     # because BEGIN would be repeated for all parts of a split token. Below, entities are aligned as
     # a whole.
     aligned_iob = example.get_aligned("ENT_IOB")
     is_outside = [token_iob == OUTSIDE for token_iob in aligned_iob]
     iob[is_outside] = OUTSIDE
+    aligned_places: set[tuple[int, int]] = set()
     for ent in example.get_aligned_spans_y2x(example.reference.ents):
         iob[ent.start] = BEGIN
         iob[ent.start + 1 : ent.end] = INSIDE
         label[ent.start : ent.end] = ent.label
+        aligned_places.add((ent.start, ent.end))
+
+    misaligned: list[tuple[int, int, int]] = []
+    for ent in example.reference.ents:
+        # The tokens with which the entity shares characters. Whitespace may have none.
+        touched = example.alignment.y2x[ent.start : ent.end].tolist()
+        if touched and (touched[0], touched[-1] + 1) not in aligned_places:
+            misaligned.append((touched[0], touched[-1] + 1, ent.label))
+    return misaligned
+
+
+def _has_annotation(example: Example, reference_iob: Ints1d) -> Array1d:
+    """Check for each token of a predicted doc whether all reference tokens with which it shares
+    characters are annotated. `reference_iob` is the ENT_IOB of all reference tokens. Shape: (T,)"""
+    x2y = example.alignment.x2y
+    # The predicted token of each pair of a predicted and a reference token
+    tokens = numpy.repeat(numpy.arange(len(x2y.lengths)), x2y.lengths)
+    is_missing = reference_iob[x2y.data] == MISSING
+    n_missing = numpy.bincount(tokens, weights=is_missing, minlength=len(x2y.lengths))
+    return (x2y.lengths > 0) & (n_missing == 0)
 
 
 def possible_paths(

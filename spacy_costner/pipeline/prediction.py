@@ -135,10 +135,7 @@ def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[i
     labels and don't include preset tokens. Shape: (E,)"""
     is_allowed = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
-        # The number of preset tokens before each token, and the total number. Shape: (N + 1,)
-        n_preset_before = numpy.append(0, tokens.is_annotated.cumsum())
-        # An entity includes no preset tokens if the number is the same at its start and end.
-        is_allowed &= n_preset_before[entities.end] == n_preset_before[entities.begin]
+        is_allowed &= ~entities.contain(tokens.is_annotated)
     if other_labels:
         is_allowed &= ~numpy.isin(entities.label, other_labels)
     return is_allowed

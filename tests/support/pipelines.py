@@ -79,6 +79,23 @@ def numbered_examples(nlp: Language, n: int) -> list[Example]:
     return numbered
 
 
+def misaligned_examples(nlp: Language, n: int) -> list[Example]:
+    """Docs such as "I like London and Berlin2024x 7". The entity Berlin is only a part of a token
+    of the predicted doc."""
+    misaligned: list[Example] = []
+    for i in range(n):
+        before = ["I", "like", "London", "and"]
+        predicted = Doc(nlp.vocab, words=[*before, "Berlin2024x", str(i)])
+        reference = Doc(
+            nlp.vocab,
+            words=[*before, "Berlin", "2024x", str(i)],
+            spaces=[True] * 4 + [False, True, True],
+            ents=["O", "O", "B-LOC", "O", "B-LOC", "O", "O"],
+        )
+        misaligned.append(Example(predicted, reference))
+    return misaligned
+
+
 def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) -> dict[str, float]:
     """Initialize and train a pipeline. After 60 steps it knows its four texts by heart.
 

@@ -15,9 +15,11 @@ from spacy_costner import chain
 from spacy_costner.annotation.settings import Annotation
 from spacy_costner.annotation.tokens import (
     TokenAttrs,
+    align_reference,
     possible_paths,
     read_reference,
     read_token_attrs,
+    with_label_indices,
 )
 from spacy_costner.tags import SCHEMES, Entities, Tags
 from spacy_costner.training.objective import costs_given_gold
@@ -87,6 +89,29 @@ def test_entities_that_do_not_align_are_missing() -> None:
     tags = ["B-LOC", "I-LOC", "O", "B-PER"]
     reference = Doc(VOCAB, words=["New", "York", "-based", "Ana"], spaces=spaces, ents=tags)
     assert gold_names(Example(predicted, reference)) == ["-", "-", "O", "U-PER"]
+
+
+def test_misaligned_entities_have_all_tokens_with_which_they_share_characters() -> None:
+    """In the second doc, "New York" and "-a" end and begin within the token "York-a", and "c" is
+    aligned. "x" isn't annotated."""
+    first = Example(doc_of("x y"), doc_of("x y", "B-LOC O"))
+    predicted = Doc(VOCAB, words=["New", "York-a", "b", "c", "xy", "z"])
+    words = ["New", "York", "-a", "b", "c", "x", "y", "z"]
+    spaces = [True, False, True, True, True, False, True, True]
+    tags: Any = ["B-LOC", "I-LOC", "B-GPE", "O", "B-PER", None, "O", "O"]
+    reference = Doc(VOCAB, words=words, spaces=spaces, ents=tags)
+    examples = [first, Example(predicted, reference)]
+
+    tokens, is_annotated, misaligned = align_reference(
+        examples, read_token_attrs([eg.predicted for eg in examples])
+    )
+
+    with_indices = with_label_indices(misaligned, TAGS, VOCAB.strings)
+    assert with_indices.as_tuples() == [(2, 4, 0), (3, 4, -1)]  # GPE is no label of the model
+    assert tokens.entities(TAGS, VOCAB.strings).as_tuples() == [(0, 1, 0), (5, 6, 1)]
+    # The tags of "New" and "York-a" are unknown, although both are annotated. A part of "xy" isn't.
+    assert tokens.is_annotated.tolist() == [True, True, False, False, True, True, False, True]
+    assert is_annotated.tolist() == [True, True, True, True, True, True, False, True]
 
 
 def entities_of(spans: list[list[int]]) -> Entities:

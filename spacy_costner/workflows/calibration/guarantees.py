@@ -24,7 +24,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.promises import Promise, Terms, Thresholds
 from ...pipeline.reading import find_reading
 from ..components import get_component
-from ..evaluation.predictions import turn_on_confidence
+from ..evaluation.predictions import misaligned_note, turn_on_confidence
 from ..evaluation.recurrence import KnownText, check_new, note_recurrence
 from ..evaluation.valid_data import find_unknown_labels
 from ..sampling.drawing import Drawing, conformal_weights
@@ -78,7 +78,8 @@ def guarantee(
 ) -> Guarantee:
     """Choose the thresholds of a component's sets of spans on calibration docs, so that a guarantee
     holds for other docs from the same source. The set of each doc is stored in `doc.spans[spans_key
-    + "_guaranteed"]`.
+    + "_guaranteed"]`. The guarantee holds for the set together with the entities in `doc.ents` that
+    earlier components have set, whose tokens the set doesn't contain.
 
     nlp (Language): The trained pipeline. Its config, component and meta are updated.
     examples (Iterable[Example]): Annotated calibration docs that were not used for training,
@@ -152,10 +153,17 @@ def guarantee(
         # Measure the current guarantee before it is replaced.
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
     scored_spans = score_spans(nlp, ner, used_examples, terms)
+    misaligned = misaligned_note(scored_spans.n_misaligned, len(scored_spans.gold))
+    notes += misaligned
+    if terms.limits_misses and scored_spans.n_presets > 0:
+        notes.append(
+            f"earlier components set {scored_spans.n_presets:,} entities in these docs, which are "
+            "in doc.ents and not in the sets: only both together keep the guarantee"
+        )
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
     thresholds_of_groups = find_thresholds(parts, per_label=per_label)
     if not thresholds_of_groups:
-        message = unreachable_message(parts, terms)
+        message = ". ".join([unreachable_message(parts, terms), *misaligned])
         if kept_promise is not None:
             message = f"{message}. {kept_promise.as_text()}"
         raise ValueError(message)

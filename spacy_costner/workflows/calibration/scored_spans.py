@@ -1,7 +1,10 @@
 """Score the candidate spans of docs, and compute the threshold up to which each entity is found.
 
-The set of a doc contains the spans whose score is at least a threshold: see `guarantees`. The
-variable `dev` refers to `DevPredictions`: docs with their annotated entities and the model's
+The set of a doc contains the spans whose score is at least a threshold: see `guarantees`. It
+complements the *preset* entities of the doc, which were set by earlier components: the set doesn't
+contain their tokens, and an entity is found if the set and the preset entities find it together.
+
+The variable `dev` refers to `DevPredictions`: docs with their annotated entities and the model's
 posterior, which is used to compute span probabilities. In the structured arrays of this module,
 each row is a span or an entity, and "doc" is the index of its calibration doc.
 """
@@ -13,14 +16,15 @@ import numpy
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import ArrayXd, Floats1d, Ints1d
+from thinc.types import Array1d, ArrayXd, Floats1d, Ints1d
 
+from ...annotation.tokens import read_presets, read_reference
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.guaranteed_sets import guarantee_scores
 from ...pipeline.promises import Terms
 from ...progress import progress
 from ...ragged import ranges
-from ...tags import Entities
+from ...tags import Entities, concatenate_entities
 from ..evaluation.predictions import DevPredictions, predict_dev
 
 DOCS_PER_BATCH = 64
@@ -37,14 +41,35 @@ class ScoredSpans(NamedTuple):
     spans (ArrayXd): The candidate spans. The score is infinite if the set contains the span at
         every threshold. "found" is True if the span is correct. Shape: (S,)
     gold (ArrayXd): The annotated entities. The score is the highest threshold at which the set
-        finds the entity, or 0 if no set finds it. "found" is True if a set finds it. Shape: (E,)
+        finds the entity, or 0 if no set finds it. It is infinite if the preset entities find it.
+        "found" is True if the score isn't 0. Shape: (E,)
     entropies (Floats1d): Each doc's score for the shift test: see `DevPredictions.entropies`.
         Shape: (B,)
+    n_misaligned (int): The number of annotated entities that don't begin and end with tokens of the
+        pipeline. No set finds them, unless an entity only has to be covered.
+    n_presets (int): The number of preset entities.
     """
 
     spans: ArrayXd
     gold: ArrayXd
     entropies: Floats1d
+    n_misaligned: int
+    n_presets: int
+
+
+class Presets(NamedTuple):
+    """The annotation of predicted docs that was set by earlier components.
+
+    is_preset (Array1d): Whether each token is annotated, as a part of an entity or as O. The set
+        contains none of these tokens. Shape: (N,)
+    entities (Entities): The P preset entities. The label is -1 if it is unknown to the component.
+    is_correct (Array1d): Whether each preset entity has the tokens and the label of an annotated
+        entity. Shape: (P,)
+    """
+
+    is_preset: Array1d
+    entities: Entities
+    is_correct: Array1d
 
 
 def score_spans(
@@ -63,41 +88,83 @@ def score_spans(
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
+    n_misaligned = 0
+    n_presets = 0
     n_docs = 0  # the number of docs in previous batches
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
         # All candidate spans in the batch. Shape of their scores: (S,)
-        dev = predict_dev(nlp, ner, batch)
+        dev = predict_dev(nlp, ner, batch, count_presets=True)
+        presets = find_presets(nlp, ner, dev)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
             # A set that limits misses always includes the predicted entities.
             predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
-        # The component only writes spans with its own labels. `dev.gold` already excludes other
-        # labels.
+        # The component only writes spans with its own labels and without preset tokens. `dev.gold`
+        # already excludes other labels.
         has_own_label = ~numpy.isin(spans.label, dev.other_labels)
-        spans = spans.select(has_own_label)
-        scores = scores[has_own_label]
+        is_written = has_own_label & ~spans.contain(presets.is_preset)
+        spans = spans.select(is_written)
+        scores = scores[is_written]
 
-        # An annotated entity is found if the spans find it at any threshold.
-        gold_thresholds = thresholds_to_find(dev, dev.gold, spans, scores, terms)
+        # An annotated entity is found if the spans and the preset entities find it at any
+        # threshold.
+        gold = concatenate_entities(dev.gold, dev.misaligned)
+        finding, finding_scores = add_presets(presets, spans, scores, terms)
+        gold_thresholds = thresholds_to_find(dev, gold, finding, finding_scores, terms)
+        if terms.found == "exact":
+            # Spans can cover the tokens of a misaligned entity, but none begins and ends with it.
+            gold_thresholds[len(dev.gold.begin) :] = 0
         is_found = gold_thresholds > 0
         # Whether a span is correct is determined by the same rule with the roles reversed: the
-        # annotated entities, with a score of 1, must find the span.
+        # annotated entities, with a score of 1, must find the span. Misaligned entities find none,
+        # because their tokens include other characters.
         scores_of_gold = numpy.ones(len(dev.gold.begin))
         is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
 
         # The columns of `SCORED_SPAN`
         doc_of_span = n_docs + dev.doc_of_entity(spans)
-        doc_of_gold = n_docs + dev.doc_of_entity(dev.gold)
+        doc_of_gold = n_docs + dev.doc_of_entity(gold)
         span_columns = [spans.label, doc_of_span, scores, is_correct]
-        gold_columns = [dev.gold.label, doc_of_gold, gold_thresholds, is_found]
+        gold_columns = [gold.label, doc_of_gold, gold_thresholds, is_found]
         span_tables.append(numpy.rec.fromarrays(span_columns, dtype=SCORED_SPAN))
         gold_tables.append(numpy.rec.fromarrays(gold_columns, dtype=SCORED_SPAN))
         entropies.append(dev.entropies())
+        n_misaligned += len(dev.misaligned.begin)
+        n_presets += len(presets.entities.begin)
         n_docs += len(batch)
     return ScoredSpans(
-        numpy.concatenate(span_tables), numpy.concatenate(gold_tables), numpy.concatenate(entropies)
+        numpy.concatenate(span_tables),
+        numpy.concatenate(gold_tables),
+        numpy.concatenate(entropies),
+        n_misaligned,
+        n_presets,
     )
+
+
+def find_presets(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> Presets:
+    """Find the preset annotation of docs. Preset tokens must count in `dev`."""
+    tokens = read_presets([eg.predicted for eg in dev.examples])
+    entities = tokens.entities(ner.tags, nlp.vocab.strings).trim(dev.posterior.is_space)
+    if not len(entities.begin):
+        return Presets(tokens.is_annotated, entities, numpy.zeros(0, dtype=bool))
+    # All labels that are unknown to the component have the same index, so also compare the hashes.
+    reference = read_reference(dev.examples, tokens)
+    has_same_label = tokens.label[entities.begin] == reference.label[entities.begin]
+    return Presets(tokens.is_annotated, entities, dev.is_correct(entities) & has_same_label)
+
+
+def add_presets(
+    presets: Presets, spans: Entities, scores: Floats1d, terms: Terms
+) -> tuple[Entities, Floats1d]:
+    """Add the preset entities that can find annotated entities to scored spans. They don't depend
+    on the threshold, so their score is infinite. Returns the preset entities followed by the spans,
+    with the scores of both. Shape of the given scores: (S,)"""
+    entities = presets.entities
+    if terms.found == "exact":
+        entities = entities.select(presets.is_correct)
+    infinite_scores = numpy.full(len(entities.begin), numpy.inf)
+    return concatenate_entities(entities, spans), numpy.append(infinite_scores, scores)
 
 
 def add_predicted(
@@ -110,13 +177,6 @@ def add_predicted(
     infinite_scores = numpy.full(len(predicted.begin), numpy.inf)
     all_spans = concatenate_entities(predicted, spans.select(is_not_predicted))
     return all_spans, numpy.append(infinite_scores, scores[is_not_predicted])
-
-
-def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """Concatenate two sets of entities."""
-    # The starts, ends and labels of both
-    columns = [numpy.concatenate(pair) for pair in zip(first, second)]
-    return Entities(*columns)
 
 
 def thresholds_to_find(

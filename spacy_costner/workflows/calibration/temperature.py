@@ -30,6 +30,7 @@ from ..components import get_component
 from ..evaluation.predictions import (
     DevPredictions,
     evaluate_dev,
+    note_misaligned,
     predict_dev,
     record_scores,
     turn_on_confidence,
@@ -196,7 +197,7 @@ def calibrate_on(
         log_loss_before=mean_log_loss(probs_before, is_correct),
         log_loss=mean_log_loss(probs, is_correct),
         reliability=reliability(probs, is_correct),
-        notes=find_extremes(temperature),
+        notes=[*note_misaligned(predictions), *find_extremes(temperature)],
     )
 
 

@@ -25,7 +25,13 @@ from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
 from ..components import get_component
-from ..evaluation.predictions import DevPredictions, evaluate_dev, predict_dev, record_scores
+from ..evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    note_misaligned,
+    predict_dev,
+    record_scores,
+)
 from ..evaluation.valid_data import find_faults
 
 
@@ -246,7 +252,12 @@ def tune_on(
     counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
 
     points = find_points(values, counts.sum(axis=1))
-    chosen_point = choose_point(points, beta, precision, recall)
+    notes = note_misaligned(predictions)
+    try:
+        chosen_point = choose_point(points, beta, precision, recall)
+    except ValueError as error:
+        # Misaligned entities may be the reason why no value reaches the required recall.
+        raise ValueError(". ".join([str(error), *notes])) from None
     held_out = None
     is_for_f = precision is None and recall is None
     text_of_doc = number_texts(eg.reference for dev in predictions for eg in dev.examples)
@@ -257,7 +268,6 @@ def tune_on(
         index, held_out = choose_by_folds(values, counts, fold_of_doc, beta)
         chosen_point = points[index]
 
-    notes = []
     if chosen_point in (points[0], points[-1]):
         notes.append(
             f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: a value beyond "
@@ -322,7 +332,7 @@ def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entiti
         correct = predicted.select(dev.is_correct(predicted))
         n_correct = dev.count_in_docs(correct)
         n_predicted = dev.count_in_docs(predicted)
-        n_annotated = dev.count_in_docs(dev.gold)
+        n_annotated = dev.count_in_docs(dev.gold) + dev.count_in_docs(dev.misaligned)
         counts = numpy.stack([n_correct, n_predicted, n_annotated], axis=1)
         counts_of_models.append(counts)
     return numpy.concatenate(counts_of_models)
@@ -364,7 +374,8 @@ def decode_with_each_value(
     """
     n_gold = sum(len(dev.gold.begin) for dev in predictions)
     if n_gold == 0:
-        raise ValueError("expected docs with entities, got none")
+        message = "expected docs with entities, got none"
+        raise ValueError(". ".join([message, *note_misaligned(predictions)]))
     values = TUNABLE[parameter].values.round(4).tolist()  # 0.06, not 0.060000000000000005
     if parameter == "bias":
         for bias in values:

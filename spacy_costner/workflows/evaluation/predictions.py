@@ -1,10 +1,11 @@
 """Make predictions for annotated docs. The posterior is computed once and can be decoded and scored
 in several ways.
 
-Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, which were
-annotated by an earlier component. An entity counts if all of its tokens count, unless the component
-learns its label but doesn't write it. `DevPredictions` contains the posterior and the tokens and
-entities that count.
+Two kinds of tokens don't count in scores: tokens without annotation and, except for guarantees,
+preset tokens, which were annotated by an earlier component. An entity counts if all of its tokens
+count, unless the component learns its label but doesn't write it. Annotated entities that don't
+begin and end with tokens of the predicted docs count, too: they are always missed. `DevPredictions`
+contains the posterior and the tokens and entities that count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from spacy.util import minibatch
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
-from ...annotation.tokens import read_presets, read_reference
+from ...annotation.tokens import align_reference, read_presets, with_label_indices
 from ...decoding import Decoding, Posterior, Temperature
 from ...files.saving import as_json
 from ...pipeline.component import CostSensitiveNER
@@ -29,7 +30,7 @@ from ...pipeline.doc_entropy import measure_docs
 from ...pipeline.doc_writer import annotate_docs
 from ...pipeline.prediction import Prediction, make_prediction
 from ...progress import progress
-from ...tags import Entities
+from ...tags import NO_ENTITIES, Entities
 from ...types import map_scores
 from ..components import find_components, run_after, run_before
 
@@ -41,14 +42,17 @@ class DevPredictions(NamedTuple):
         If the component has a `spans_key`, its spans become the entities of the annotated docs, and
         the predicted docs have no entities.
     posterior (Posterior): The posterior of the concatenated tokens of all docs.
-    gold (Entities): The annotated entities that count. The label is -1 if it is unknown to the
-        component.
-    is_counted (Array1d): Whether each token is annotated and not preset. Shape: (N,)
+    gold (Entities): The annotated entities that count and that predicted entities can match. The
+        label is -1 if it is unknown to the component.
+    is_counted (Array1d): Whether each token is annotated and, unless preset tokens count, not
+        preset. Shape: (N,)
     other_labels (Sequence[int]): The indices of labels that the component learns but doesn't write.
         Their entities don't count.
     originals (Sequence[Example]): The predicted docs with the annotations set by earlier
         components, and the original annotated docs. Without a `spans_key`, they are identical to
         `examples`.
+    misaligned (Entities): The annotated entities that count but don't begin and end with tokens of
+        the predicted docs, so that no predicted entity matches them: see `AlignedReference`.
     """
 
     examples: list[Example]
@@ -57,6 +61,12 @@ class DevPredictions(NamedTuple):
     is_counted: Array1d
     other_labels: Sequence[int] = ()
     originals: Sequence[Example] = ()
+    misaligned: Entities = NO_ENTITIES
+
+    @property
+    def n_annotated(self) -> int:
+        """The number of annotated entities that count, including misaligned entities."""
+        return len(self.gold.begin) + len(self.misaligned.begin)
 
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
         """Return a copy with the posterior at another temperature.
@@ -89,11 +99,7 @@ class DevPredictions(NamedTuple):
     def are_counted(self, entities: Entities) -> Array1d:
         """Check which entities have a label that counts and only contain tokens that count. Shape:
         (E,)"""
-        # The number of ignored tokens before each token, followed by their total number. Shape: (N
-        # + 1,). All tokens of an entity count if this number is the same at its start and at its
-        # end.
-        n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
-        has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
+        has_counted_tokens = ~entities.contain(~self.is_counted)
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of_entity(self, entities: Entities) -> Ints1d:
@@ -135,7 +141,11 @@ def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[
 
 
 def predict_dev(
-    nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
+    nlp: Language,
+    ner: CostSensitiveNER,
+    examples: Iterable[Example],
+    *,
+    count_presets: bool = False,
 ) -> DevPredictions:
     """Run the earlier components of a pipeline on copies of annotated docs, and compute the
     posterior of a component. Docs without tokens are skipped.
@@ -144,6 +154,8 @@ def predict_dev(
     ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the annotated spans with
         its own labels are used as entities.
     examples (Iterable[Example]): The annotated docs.
+    count_presets (bool): Whether preset tokens count. The component can't change them, so they
+        should only count if its predictions are used together with the preset entities.
     RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
         `Annotation.as_entities`.
@@ -157,21 +169,54 @@ def predict_dev(
         examples = [with_spans_as_entities(ner, eg) for eg in originals]
     docs = [eg.predicted for eg in examples]
     presets = read_presets(docs)
-    reference = read_reference(examples, presets)
+    reference = align_reference(examples, presets)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
 
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
+    is_excluded = presets.is_annotated & (not count_presets)  # shape: (N,)
     posterior = concatenate_posteriors([ner.posterior(batch, preset=True) for batch in batches])
     dev = DevPredictions(
         examples,
         posterior,
-        gold=reference.entities(ner.tags, nlp.vocab.strings),
-        is_counted=reference.is_annotated & ~presets.is_annotated,
+        gold=reference.tokens.entities(ner.tags, nlp.vocab.strings),
+        is_counted=reference.is_annotated & ~is_excluded,
         other_labels=ner.other_labels,
         originals=originals,
     )
-    return dev._replace(gold=dev.select_counted(dev.gold))
+    # A token that a misaligned entity shares with unannotated text doesn't count, but the entity
+    # itself is annotated. So only exclude entities with excluded tokens or other labels.
+    misaligned = with_label_indices(reference.misaligned, ner.tags, nlp.vocab.strings)
+    misaligned = misaligned.trim(posterior.is_space)
+    is_ignored = misaligned.contain(is_excluded)
+    is_ignored |= numpy.isin(misaligned.label, ner.other_labels)
+    return dev._replace(
+        gold=dev.select_counted(dev.gold), misaligned=misaligned.select(~is_ignored)
+    )
+
+
+def note_misaligned(predictions: Sequence[DevPredictions]) -> list[str]:
+    """Create a note about the misaligned entities in all given predictions: see
+    `misaligned_note`."""
+    n_misaligned = sum(len(dev.misaligned.begin) for dev in predictions)
+    n_annotated = sum(dev.n_annotated for dev in predictions)
+    return misaligned_note(n_misaligned, n_annotated)
+
+
+def misaligned_note(n_misaligned: int, n_annotated: int) -> list[str]:
+    """Create a note about annotated entities that don't begin and end with tokens of the predicted
+    docs.
+
+    n_misaligned (int): The number of these entities.
+    n_annotated (int): The number of all annotated entities.
+    RETURNS (list[str]): One sentence, or an empty list if there are no such entities.
+    """
+    if n_misaligned == 0:
+        return []
+    return [
+        f"{n_misaligned:,} of {n_annotated:,} entities don't begin and end with tokens of the "
+        "pipeline, so no predicted entity matches them"
+    ]
 
 
 def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:

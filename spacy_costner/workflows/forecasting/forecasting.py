@@ -13,11 +13,13 @@ from thinc.api import Config
 
 from ...annotation.equal_texts import number_texts
 from ...annotation.neighbouring_docs import count_shared_entities
+from ...annotation.tokens import align_reference, read_token_attrs
 from ...metrics.learning_curves import CONFIDENCE
 from ...readers import DEFAULTS, KeptDocs, ReadOptions
 from ..config.init_options import InitOptions, check_raw_option
 from ..config.trainable import components_to_fit
 from ..corpora import are_few
+from ..evaluation.predictions import misaligned_note
 from ..fitting.fit_config import find_config, learn_vectors_for
 from ..fitting.fit_corpora import OnCorpus, ignore_corpus, read_training_corpus, report_corpus
 from ..fitting.folds import FoldTraining
@@ -139,18 +141,24 @@ def read_examples(
     annotated: list[Example] = []
     with_entities: list[Doc] = []
     n_left_out = 0
+    n_misaligned = 0
     for eg in all_examples:
-        reference = linear.ner.annotation.as_entities(eg).reference
+        example = linear.ner.annotation.as_entities(eg)
+        reference = example.reference
         if not len(reference) or not reference.has_annotation("ENT_IOB"):
             n_left_out += 1
             continue
         annotated.append(eg)
         with_entities.append(reference)
+        aligned = align_reference([example], read_token_attrs([example.predicted]))
+        n_misaligned += len(aligned.misaligned.begin)
     if not any(doc.ents for doc in with_entities):
         raise ValueError("forecast: expected docs with annotated entities, got none")
     notes: list[str] = []
     if n_left_out:
         notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
+    n_entities = sum(len(doc.ents) for doc in with_entities)
+    notes += misaligned_note(n_misaligned, n_entities)
     _, first_docs = numpy.unique(number_texts(with_entities), return_index=True)
     if len(first_docs) < len(annotated):
         n_copies = len(annotated) - len(first_docs)

@@ -18,7 +18,7 @@ from thinc.types import Array1d, Floats1d, Floats3d, Floats4d, Ints1d
 
 from ...annotation.equal_texts import assign_folds, number_texts
 from ...progress import progress
-from ...tags import Entities
+from ...tags import Entities, concatenate_entities
 from ..evaluation.predictions import DevPredictions
 from ..fitting.folds import FoldTraining
 
@@ -165,7 +165,7 @@ def count_entities(
     is_correct = dev.is_correct(predicted)
     correct = predicted.select(is_correct)
     wrong = predicted.select(~is_correct)
-    missed = dev.gold.select(~gold_is_predicted)
+    missed = concatenate_entities(dev.gold.select(~gold_is_predicted), dev.misaligned)
     counts = numpy.zeros(shape, dtype="float32")
     for i, entities in enumerate((correct, wrong, missed)):
         texts = text_of_doc[dev.doc_of_entity(entities)]

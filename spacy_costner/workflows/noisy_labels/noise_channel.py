@@ -465,8 +465,8 @@ def count_matches(dev: DevPredictions) -> Floats1d:
     predicted = predict_best(dev)
     n_correct = predicted.is_correct.sum()
     n_predicted = len(predicted.is_correct)
-    n_gold = len(dev.gold.begin)
-    return numpy.asarray([n_correct, n_predicted - n_correct, n_gold - n_correct], "float64")
+    n_missed = dev.n_annotated - n_correct
+    return numpy.asarray([n_correct, n_predicted - n_correct, n_missed], "float64")
 
 
 def choose_method(methods: Sequence[MethodScores]) -> MethodScores:

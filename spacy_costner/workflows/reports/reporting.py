@@ -22,7 +22,7 @@ from ...pipeline.scorers import compare_tags, cost_scores, entity_pairs, select_
 from ..calibration.observed_rates import ObservedMissRate, observe
 from ..calibration.tuning import TUNABLE, OperatingPoint
 from ..components import get_component
-from ..evaluation.predictions import DevPredictions, predict, predict_dev
+from ..evaluation.predictions import DevPredictions, note_misaligned, predict, predict_dev
 from ..evaluation.recurrence import units_of_docs
 from ..evaluation.valid_data import find_faults
 from .explanation import TransitionWeights, transition_weights
@@ -152,6 +152,7 @@ def report(
         must_share=False,  # reported as a fact: see `optional_facts`
     )
     dev = predict_dev(nlp, ner, examples)
+    notes += note_misaligned([dev])
     # Warn if the docs used for tuning or calibration were split into tokens or sentences
     # differently.
     ner.compare_reading([eg.predicted for eg in dev.examples])

@@ -103,7 +103,7 @@ def count_at_threshold(
     threshold."""
     n_correct = int(dev.is_correct(entities).sum())
     n_spurious = len(entities.begin) - n_correct
-    n_missing = len(dev.gold.begin) - n_correct
+    n_missing = dev.n_annotated - n_correct
     return ThresholdCounts(threshold, n_correct, n_spurious, n_missing)
 
 

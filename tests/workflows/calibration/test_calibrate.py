@@ -31,7 +31,15 @@ from spacy_costner.workflows.calibration.tuning import tune, use_decoding
 from spacy_costner.workflows.evaluation.predictions import DevPredictions, evaluate_dev, predict_dev
 
 from ...support.batches import random_potentials
-from ...support.pipelines import LISTENING, TEXTS, ents, examples, load, pipeline
+from ...support.pipelines import (
+    LISTENING,
+    TEXTS,
+    ents,
+    examples,
+    load,
+    misaligned_examples,
+    pipeline,
+)
 from ...support.posteriors import columns, posterior, probs_of_entities, rows
 from ...support.strategies import seeds
 
@@ -337,6 +345,49 @@ def test_preset_tokens_and_missing_annotation_do_not_count(
     entities = columns([(0, 1, LOC), (2, 4, PERSON), (2, 4, LOC), (second + 2, second + 4, LOC)])
     assert dev.are_counted(entities).tolist() == [False, True, True, False]
     assert dev.is_correct(entities).tolist() == [False, True, False, False]
+
+
+def test_misaligned_entities_count(unsure: Path) -> None:
+    """Berlin is a part of the fifth token. An entity with this token is wrong."""
+    nlp = load(unsure)
+    dev = predict_dev(nlp, nlp.get_pipe("ner"), misaligned_examples(nlp, 2))
+
+    assert rows(dev.gold) == [(2, 3, LOC), (8, 9, LOC)]
+    assert rows(dev.misaligned) == [(4, 5, LOC), (10, 11, LOC)]
+    assert dev.n_annotated == 4
+    entities = columns([(2, 3, LOC), (4, 5, LOC)])
+    assert dev.are_counted(entities).tolist() == [True, True]
+    assert dev.is_correct(entities).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("which", ["preset", "other label"])
+def test_misaligned_entities_do_not_count_if_aligned_ones_would_not(
+    unsure: Path, which: str
+) -> None:
+    nlp = load(unsure)
+    ner = nlp.get_pipe("ner")
+    batch = misaligned_examples(nlp, 2)
+    if which == "preset":
+        predicted = batch[0].predicted
+        predicted.set_ents([Span(predicted, 4, 5, label="PERSON")], default="missing")
+    with pytest.MonkeyPatch.context() as patch:
+        if which == "other label":
+            patch.setattr(type(ner), "other_labels", [LOC])
+        dev = predict_dev(nlp, ner, batch)
+
+    assert rows(dev.misaligned) == ([(10, 11, LOC)] if which == "preset" else [])
+
+
+def test_predictions_with_tokens_of_misaligned_entities_are_wrong(unsure: Path) -> None:
+    """So they count in the calibration error."""
+    nlp = load(unsure)
+    batch = misaligned_examples(nlp, 5)
+    n_predicted = sum(len(doc.ents) for doc in nlp.pipe(eg.predicted.copy() for eg in batch))
+
+    calibration = calibrate(nlp, batch)
+
+    assert sum(row["n"] for row in calibration.reliability) == n_predicted
+    assert calibration.notes[0].startswith("5 of 10 entities don't begin and end with tokens")
 
 
 def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnotated) -> None:

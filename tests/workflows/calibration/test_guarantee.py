@@ -14,7 +14,7 @@ import srsly
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
 from spacy_costner.decoding import LEAST_PROB_OF_SETS, Posterior, make_viterbi
@@ -33,7 +33,7 @@ from spacy_costner.workflows.reports.reporting import report
 
 from ...support.commands import run
 from ...support.linear import SPARSE
-from ...support.pipelines import TEXTS, examples, load, pipeline, train
+from ...support.pipelines import TEXTS, examples, load, misaligned_examples, pipeline, train
 from ...support.posteriors import posterior
 from ...support.reports import page_without_figures
 from ...support.strategies import seeds
@@ -460,6 +460,151 @@ def test_docs_with_missing_tags_do_not_count(unsure: Path) -> None:
 
     assert promise.not_counted["docs with missing tags"] == 2
     assert promise.docs == 60
+
+
+MISALIGNED = "60 of 120 entities don't begin and end with tokens of the pipeline"
+
+
+def test_misaligned_entities_are_missed(unsure: Path) -> None:
+    """No set finds Berlin, so at least half of the entities are missed."""
+    nlp = load(unsure)
+    examples = misaligned_examples(nlp, 60)
+    with pytest.raises(ValueError, match=rf"0\.5083 or more with these 60 docs.* {MISALIGNED}"):
+        guarantee(nlp, examples, miss=0.1)
+
+    result = guarantee(nlp, examples, miss=0.6)
+
+    assert result.parts[0].entities == result.promise.entities == 120
+    assert [note.startswith(MISALIGNED) for note in result.notes] == [True]
+
+
+def test_misaligned_entities_are_covered_with_all_of_their_tokens(unsure: Path) -> None:
+    nlp = load(unsure)
+    examples = misaligned_examples(nlp, 60)
+
+    result = guarantee(nlp, examples, miss=0.1, found="covered")
+
+    assert result.parts[0].entities == 120
+    n_missed = 0
+    for eg, doc in zip(examples, nlp.pipe(eg.predicted.copy() for eg in examples)):
+        covered: set[int] = set()  # characters
+        for span in doc.spans[KEY]:
+            covered.update(range(span.start_char, span.end_char))
+        for ent in eg.reference.ents:
+            n_missed += not covered.issuperset(range(ent.start_char, ent.end_char))
+    assert (n_missed / 2 + 1) / (60 + 1) <= 0.1
+
+
+@pytest.mark.parametrize(
+    "terms, expected",
+    [
+        # The preset Khan is right. Shaka is a part of the person Shaka Khan, and "Khan" can still
+        # be in the set. London has another label. Oslo and Rome have a label that the component
+        # doesn't know, but only the preset Rome is right. The token Sox is blocked.
+        (TERMS, [numpy.inf, 0, 0, 0, numpy.inf, 0]),
+        (replace(TERMS, found="covered"), [numpy.inf, "set", numpy.inf, numpy.inf, numpy.inf, 0]),
+        (
+            replace(TERMS, found="covered", per_label=True),
+            [numpy.inf, 0, 0, numpy.inf, numpy.inf, 0],
+        ),
+    ],
+)
+def test_annotated_entities_are_found_by_preset_entities(
+    unsure: Path, terms: Terms, expected: list[Any]
+) -> None:
+    """The threshold at which each annotated entity is found is infinite if preset entities find
+    it."""
+    nlp = load(unsure)
+    words = ["Khan", "and", "Shaka", "Khan", "and", "London", "Oslo", "Rome", "Sox"]
+    tags = ["U-PERSON", "O", "B-PERSON", "L-PERSON", "O", "U-LOC", "U-GPE", "U-GPE", "U-LOC"]
+    eg = Example.from_dict(Doc(nlp.vocab, words=words), {"entities": tags})
+    doc = eg.predicted
+    preset = {0: "PERSON", 2: "LOC", 5: "PERSON", 6: "CITY", 7: "GPE"}
+    doc.set_ents(
+        [Span(doc, i, i + 1, label=label) for i, label in preset.items()],
+        blocked=[doc[8:9]],
+        default="missing",
+    )
+
+    scored = score_spans(nlp, nlp.get_pipe("ner"), [eg], terms)
+
+    assert scored.n_presets == 5
+    for threshold, expected_threshold in zip(scored.gold["score"], expected, strict=True):
+        if expected_threshold == "set":
+            assert threshold > 0
+        else:
+            assert threshold == expected_threshold
+
+
+@pytest.mark.parametrize("found, threshold", [("exact", 0), ("covered", numpy.inf)])
+def test_preset_entities_only_cover_misaligned_ones(
+    unsure: Path, found: str, threshold: float
+) -> None:
+    nlp = load(unsure)
+    examples = misaligned_examples(nlp, 1)
+    doc = examples[0].predicted
+    doc.set_ents([Span(doc, 4, 5, label="LOC")], default="missing")
+
+    scored = score_spans(nlp, nlp.get_pipe("ner"), examples, replace(TERMS, found=found))
+
+    assert scored.gold["score"].tolist()[1:] == [threshold]
+
+
+@pytest.fixture
+def ruled(unsure: Path) -> Language:
+    """A pipeline with rules that come first. One is right, and one has a label that the component
+    doesn't know."""
+    nlp = load(unsure)
+    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "PERSON", "pattern": "Khan"}])
+    ruler.add_patterns([{"label": "CITY", "pattern": "Berlin"}])
+    return nlp
+
+
+@pytest.mark.parametrize("found, limit", [("exact", 0.5), ("covered", 0.15)])
+def test_sets_and_preset_entities_keep_the_promise_together(
+    ruled: Language, found: str, limit: float
+) -> None:
+    """With "exact", Berlin is always missed."""
+    examples = calibration_docs(ruled)
+
+    result = guarantee(ruled, examples, miss=limit, found=found)
+
+    assert any("in doc.ents and not in the sets: only both" in note for note in result.notes)
+    shares_missed = []
+    n_entities = n_spans = n_missed_by_the_set = 0
+    for eg, doc in zip(examples, ruled.pipe(eg.predicted.copy() for eg in examples)):
+        gold = eg.reference.ents
+        n_entities += len(gold)
+        n_spans += len(doc.spans[KEY])
+        if gold:
+            group = [*doc.spans[KEY]]
+            both = [*group, *doc.ents]
+            by_label = found == "exact"
+            shares_missed.append(
+                numpy.mean([not is_found(ent, both, found, by_label) for ent in gold])
+            )
+            n_missed_by_the_set += sum(not is_found(ent, group, found, by_label) for ent in gold)
+    n = len(shares_missed)
+    (part,) = result.parts
+    assert (part.docs, part.entities) == (n, n_entities)
+    assert (n * numpy.mean(shares_missed) + 1) / (n + 1) <= limit
+    assert part.spans == pytest.approx(n_spans / n_entities)
+    assert n_missed_by_the_set > 0.2 * n_entities  # Khan and Berlin
+
+
+def test_a_wrong_rule_cannot_be_guaranteed(unsure: Path) -> None:
+    """The rule cuts Shaka Khan, so at least half of the entities are missed."""
+    nlp = load(unsure)
+    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "LOC", "pattern": "Shaka"}])
+    gold = {"entities": [(7, 17, "PERSON"), (26, 32, "LOC")]}
+    examples = [
+        Example.from_dict(nlp.make_doc(f"Who is Shaka Khan? I like London. {i}"), gold)
+        for i in range(60)
+    ]
+    with pytest.raises(ValueError, match=r"0\.5083 or more with these 60 docs"):
+        guarantee(nlp, examples, miss=0.1)
 
 
 def test_it_is_an_error_if_no_docs_count(unsure: Path) -> None:

@@ -21,7 +21,7 @@ from spacy_costner.workflows.calibration.tuning import (
 )
 from spacy_costner.workflows.config.aims import parse_aim
 
-from ...support.pipelines import TEXTS, ents, examples, load
+from ...support.pipelines import TEXTS, ents, examples, load, misaligned_examples
 
 POINTS = [
     OperatingPoint(0.1, precision=0.5, recall=0.9),
@@ -254,3 +254,38 @@ def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) 
     tuning = tune(nlp, examples(nlp), parameter="bias")
     assert tuning.parameter == "bias"
     assert nlp.config["components"]["ner"]["decoding"]["@misc"] == TUNABLE["bias"].decoding
+
+
+MISALIGNED = "4 of 8 entities don't begin and end with tokens of the pipeline"
+
+
+@pytest.mark.parametrize("parameter", TUNABLE)
+def test_misaligned_entities_are_missed_as_in_spacy(unsure: Path, parameter: str) -> None:
+    """A predicted entity with the token of a misaligned entity is wrong."""
+    nlp = load(unsure)
+    batch = misaligned_examples(nlp, 4)
+    with pytest.raises(ValueError, match=rf"at most 0\.5000, the highest .* {MISALIGNED}"):
+        tune(nlp, batch, parameter=parameter, recall=0.9)
+
+    tuning = tune(nlp, batch, parameter=parameter, recall=0.01)
+
+    assert tuning.notes[0].startswith(MISALIGNED)
+    decoding = nlp.get_pipe("ner").cfg["decoding"]
+    n_wrong = 0
+    for point in [*tuning.points[::11], tuning.chosen]:
+        decoding[parameter] = point.value
+        scores = nlp.evaluate(misaligned_examples(nlp, 4))
+        assert point.recall == pytest.approx(scores["ents_r"])
+        assert point.f_score() == pytest.approx(scores["ents_f"])
+        n_wrong += point.precision < 1
+    assert n_wrong > 0
+
+
+def test_docs_with_only_misaligned_entities_are_refused(unsure: Path) -> None:
+    nlp = load(unsure)
+    only_misaligned = misaligned_examples(nlp, 1)
+    berlin = only_misaligned[0].reference.ents[1:]
+    only_misaligned[0].reference.set_ents([*berlin])
+
+    with pytest.raises(ValueError, match=r"with entities, got none\. 1 of 1 entities don't begin"):
+        tune(nlp, only_misaligned)

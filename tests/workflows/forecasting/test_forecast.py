@@ -160,6 +160,25 @@ def test_counts_are_those_of_spacy() -> None:
     assert curve.of_all_labels()[-1, :, [0, 2]].sum() == 2 * 6
 
 
+def test_misaligned_entities_count_as_missed(tmp_path: Path) -> None:
+    """The cities are parts of tokens such as "Oslo-17"."""
+    docs: list[Doc] = []
+    for doc in make_docs(10):
+        words = [*[token.text for token in doc[:3]], f"-{doc[3].text}", "times"]
+        ents = ["B-PER", "O", "B-LOC", "O", "O"]
+        spaces = [True, True, False, True, True]
+        docs.append(Doc(VOCAB, words=words, spaces=spaces, ents=ents))
+    config = make_config(save(docs, tmp_path / "train.spacy"))
+
+    result = forecast(config, n_folds=2)
+
+    assert result.entities == 20
+    (locations,) = (row for row in result.labels if row.label == "LOC")
+    assert locations.entities == 10
+    assert [point.recall for point in locations.measured] == [0] * len(locations.measured)
+    assert any("10 of 20 entities don't begin and end with" in note for note in result.notes)
+
+
 def test_too_small_a_corpus_has_only_its_curve() -> None:
     few_docs = forecast_curve(curve_of(MIN_TEXTS - 1, 10 * MIN_ENTITIES))
     few_entities = forecast_curve(curve_of(MIN_TEXTS, MIN_ENTITIES - 10))

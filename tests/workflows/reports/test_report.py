@@ -36,7 +36,7 @@ from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
 from ...support.fitting import SPARSE, examples_of
 from ...support.fitting import initialized as make_dense_or_sparse
-from ...support.pipelines import SMALL
+from ...support.pipelines import SMALL, load, misaligned_examples
 from ...support.reports import figures_left_out, page_without_figures
 
 # Costs are distances in this tree: city to country 2. A missing or a spurious entity costs one more
@@ -302,6 +302,14 @@ def test_sliders_have_the_points_of_tune(data_of_noise: Any) -> None:
         precision = tp / (tp + fp) if tp + fp else 1.0
         expected_points.append((threshold, precision, tp / (tp + fn)))
     assert points == expected_points
+
+
+def test_misaligned_entities_are_missing_at_every_threshold(unsure: Path) -> None:
+    result = report(load(unsure), misaligned_examples(load(unsure), 4))
+
+    for counts in result.thresholds:
+        assert counts.n_correct + counts.n_missing == 8
+    assert any(note.startswith("4 of 8 entities don't begin and end") for note in result.notes)
 
 
 def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise: Any) -> None:
