@@ -111,6 +111,7 @@ def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
     for text in texts.checked:
         if number in text.answers:
             is_missing = text.observed[number] < 0
-            doc = with_entities(text.doc, texts.entities(text, number), is_missing)
-            examples.append(Example(doc, text.doc))
+            answer = with_entities(text.doc, texts.entities(text, number), is_missing)
+            gold = with_entities(text.doc, texts.true_entities(text), text.true_tags < 0)
+            examples.append(Example(answer, gold))
     return score_ents([eg.predicted for eg in examples], examples)

@@ -177,7 +177,8 @@ class AnsweredTexts:
                 continue
             label_of_span: dict[tuple[int, int], str] = {}
             if text.is_checked:
-                label_of_span = {(ent.start, ent.end): ent.label_ for ent in text.doc.ents}
+                for begin, end, label in self.true_entities(text):
+                    label_of_span[begin, end] = label
             for begin, end, label in self.entities(text, annotator):
                 own_labels.add(label)
                 if (begin, end) in label_of_span:
@@ -203,9 +204,16 @@ class AnsweredTexts:
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:
         """Return the entities of a text according to the annotator with this index."""
-        tags = Tags(self.labels, "IOB2")
-        observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
-        return entities_of_path(tags, observed)
+        return self._decode(text.observed[number])
+
+    def true_entities(self, text: AnsweredText) -> list[Entity]:
+        """Return the gold entities of a text."""
+        return self._decode(text.true_tags)
+
+    def _decode(self, path: Ints1d) -> list[Entity]:
+        """Decode the IOB2 tags of a text into entities. There are none where annotation is missing
+        (-1). Shape: (T,)"""
+        return entities_of_path(Tags(self.labels, "IOB2"), numpy.maximum(path, 0))
 
     def vote(self, text: AnsweredText) -> list[Entity]:
         """Return the entities that more than half of a text's annotators agree on."""
@@ -266,7 +274,8 @@ def observed_tags(
     docs: Sequence[Doc], answers: Sequence[Doc | None], labels: Sequence[str]
 ) -> list[Ints1d]:
     """Compute the tags that an annotator assigns to the tokens of docs. If the tokenization
-    differs, entities are aligned. Annotation that can't be aligned is treated as missing.
+    differs, entities are aligned. Annotation that can't be aligned is treated as missing. As in
+    training, whitespace at the ends of entities is removed, because models can't predict it.
 
     docs (Sequence[Doc]): The docs.
     answers (Sequence[Doc | None]): The annotator's answers, or None for docs without an answer.
@@ -283,7 +292,7 @@ def observed_tags(
     predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)
     tags = Tags(labels, "IOB2")
-    entities = tokens.entities(tags, docs[0].vocab.strings)
+    entities = tokens.entities(tags, docs[0].vocab.strings).trim(tokens.is_space)
     path = tags.gold_path(entities, tokens.is_annotated)
     ends = numpy.cumsum([len(doc) for doc in docs])
     return numpy.split(path, ends[:-1])

@@ -17,11 +17,12 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
 
+from spacy_costner.annotation.tokens import first_words
 from spacy_costner.cli.distill import noise_lines, noise_page
 from spacy_costner.training.lbfgs import MOST_ITERATIONS
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
-from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
+from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors, score_answers
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
 from spacy_costner.workflows.noisy_labels.channel_distillation import (
     LearnedNoise,
@@ -40,6 +41,7 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     MethodScores,
     choose_method,
     count_differences,
+    docs_of,
 )
 
 from ...support.commands import run
@@ -256,6 +258,90 @@ def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> No
     assert scores_of_wrong.log_prob > log_probs.sum() / sum(map(len, gold))
     unknown = [replace(text, true_tags=numpy.full(4, -1)) for text in texts.checked]
     assert_allclose(training.find_log_probs(GOLD, [Fold(unknown, [], models)]), numpy.zeros(8))
+
+
+def make_checked_training(folder: Path, tmp_path: Path, doc: Doc) -> ChannelTraining:
+    """Train on eight docs and another doc, which are all checked, and have an answer each."""
+    gold = [doc, *make_docs(8, 1, doc.vocab)]
+    answers = [*annotate(gold, 1, missed=0.2, confused=0.2), *make_docs(4, 2, doc.vocab)]
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    texts = AnsweredTexts(spacy.blank("xx"), gold, [save(answers, tmp_path / "a.spacy")])
+    return ChannelTraining(short_training(config, texts.labels), texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "sent_starts"),
+    [
+        (["Then", "Xano", "bars", "Rumi", "\n", "Alta"], None),
+        (["Then", "Xano", "bars", "Rumi", ".", "Alta"], [True, False, False, False, False, True]),
+    ],
+    ids=["line", "sentence"],
+)
+def test_a_checked_entity_may_cross_a_border(
+    folder: Path, tmp_path: Path, words: list[str], sent_starts: list[bool] | None
+) -> None:
+    """A model can't predict it, because its sequences end there. As in training, the doc isn't cut
+    within it, and the methods are compared."""
+    doc = Doc(blank_vocab(), words=words, sent_starts=sent_starts)
+    doc.set_ents([Span(doc, 1, 2, "PER"), Span(doc, 3, 6, "LOC")])
+    training = make_checked_training(folder, tmp_path, doc)
+
+    folds = training.make_folds()
+    methods = training.compare_methods(folds).methods
+
+    for method in methods:
+        assert numpy.isfinite([method.log_prob, method.lead, method.lead_error]).all()
+    model = folds[0].models[GOLD]
+    fold = Fold(training.texts.checked[:1], [], {GOLD: model})
+    log_probs = training.find_log_probs(GOLD, [fold])
+    model.ner.annotation = replace(model.ner.annotation, sentence_boundaries=False)
+    assert_allclose(log_probs, training.find_log_probs(GOLD, [fold]))
+
+
+def test_white_space_at_the_ends_of_checked_entities_is_removed(
+    folder: Path, tmp_path: Path
+) -> None:
+    """As in training. A model can't predict it, and an annotator may leave it out."""
+    doc = Doc(blank_vocab(), words=["Then", "Xano", " ", "bars", "  ", "Rumi"])
+    doc.set_ents([Span(doc, 1, 3, "PER"), Span(doc, 4, 6, "LOC")])
+    training = make_checked_training(folder, tmp_path, doc)
+    text = training.texts.checked[0]
+    fold = Fold([text], [], {GOLD: training.train(docs_of(training.texts.checked[1:]))})
+
+    assert training.texts.true_entities(text) == [(1, 2, "PER"), (5, 6, "LOC")]
+    assert numpy.isfinite(training.find_log_probs(GOLD, [fold])).all()
+
+
+def test_an_annotator_is_not_wrong_about_white_space(tmp_path: Path) -> None:
+    """At the ends of an entity, of the annotator or of the checked text. It counts as the same
+    entity."""
+    words = ["Then", "Xano", " ", "bars", "Rumi", "\n"]
+    gold = Doc(blank_vocab(), words=words)
+    gold.set_ents([Span(gold, 1, 3, "PER"), Span(gold, 4, 5, "LOC")])
+    answer = Doc(gold.vocab, words=words)
+    answer.set_ents([Span(answer, 1, 2, "PER"), Span(answer, 4, 6, "LOC")])
+    name = save([answer, *make_docs(1, 2, gold.vocab)], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), [gold], [name])
+
+    assert score_answers(texts, 0) == (1, 1, 1)
+
+
+def test_checked_texts_whose_annotation_is_impossible_are_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Such as I- at the start of a text, which `AnsweredTexts` never makes. The methods couldn't be
+    compared."""
+    vocab = blank_vocab()
+    training = make_checked_training(folder, tmp_path, *make_docs(1, 3, vocab))
+    first, second, *_ = training.texts.checked
+    impossible = replace(second, true_tags=numpy.asarray([2, 0, 0, 0]))
+    model = training.train(docs_of(training.texts.checked))
+    fold = Fold([first, impossible], [], {GOLD: model})
+
+    words = re.escape(first_words(second.doc))
+    with pytest.raises(ValueError, match=f"a finite log-probability, got -inf for {words}"):
+        training.find_log_probs(GOLD, [fold])
 
 
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
