@@ -226,8 +226,9 @@ def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
 
 
 def majority(scores: dict[Entity, float]) -> list[Entity]:
-    """Return the entities with a probability above 0.5. They don't overlap, because the
-    probabilities of all entities that contain the same token sum to at most 1.
+    """Return the entities with a probability above 0.5. If several of them overlap, only the most
+    probable is returned. This is rare: the probabilities of all entities that contain the same
+    token sum to at most 1, except for rounding and for votes of different annotators.
 
     scores (dict[Entity, float]): The probability of each likely entity.
     RETURNS (list[Entity]): The entities, the most probable first.
@@ -236,8 +237,8 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
     most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
     for entity in most_probable_first:
         begin, end, _ = entity
-        # If two overlapping entities have a probability of 0.5 each, both may exceed 0.5 after
-        # rounding.
+        # Two overlapping entities with a probability of 0.5 each may exceed it after rounding. In a
+        # vote, they may have different voters if annotation is missing.
         is_free = True
         for chosen_begin, chosen_end, _ in chosen_entities:
             if begin < chosen_end and chosen_begin < end:
