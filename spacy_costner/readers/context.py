@@ -26,6 +26,11 @@ removed when its annotated doc is garbage-collected."""
 Places = WeakKeyDictionary[Doc, FilePlace]
 """Maps a doc to its location in a file. An entry is removed when its doc is garbage-collected."""
 
+SpanScores = WeakKeyDictionary[Doc, dict[tuple[int, int, str], float]]
+"""Maps a doc to the scores of its spans, by start token, end token (exclusive) and label. An entry
+is removed when its doc is garbage-collected. Docs that are joined by the option `doc_id` have no
+scores."""
+
 CONFLICTS = ("first", "last", "agree", "majority")
 """The values of the option `conflicts`."""
 
@@ -284,6 +289,8 @@ class Context(NamedTuple):
         aren't stored.
     label_feature (str | None): The feature that contains the labels in all WebAnno files of the
         corpus, or None if no file contains such a feature.
+    scores (SpanScores | None): The reader adds the scores of the spans in tasks to it. If None,
+        scores aren't read.
     """
 
     nlp: Language
@@ -294,6 +301,7 @@ class Context(NamedTuple):
     scheme: TagScheme | None = None
     places: Places | None = None
     label_feature: str | None = None
+    scores: SpanScores | None = None
 
     def placed(self, doc: Doc, place: FilePlace) -> Doc:
         """Store the location of a doc, and return the doc."""

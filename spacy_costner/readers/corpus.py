@@ -20,7 +20,7 @@ from .alignment import Alignment
 from .brat import read_brat
 from .columns import read_columns, read_tokens
 from .conflicts import merge_texts, report_conflicts
-from .context import DEFAULTS, Context, CorpusInfo, Places, Predicted, ReadOptions
+from .context import DEFAULTS, Context, CorpusInfo, Places, Predicted, ReadOptions, SpanScores
 from .csv_tables import is_csv, read_csv
 from .docbin import DOCBIN, read_docbin
 from .documents import join_documents
@@ -64,6 +64,7 @@ def read_docs(
     options: ReadOptions = DEFAULTS,
     info: CorpusInfo | None = None,
     predicted: Predicted | None = None,
+    scores: SpanScores | None = None,
 ) -> Iterator[Doc]:
     """Read the docs of a corpus. The format of each file is detected from its name and content.
 
@@ -73,15 +74,18 @@ def read_docs(
     info (CorpusInfo | None): Collects formats, schemes and problems. If None, a warning is issued
         for each problem.
     predicted (Predicted | None): Collects the docs created by the tokenizer: see `Context`.
+    scores (SpanScores | None): Collects the scores of the spans in texts and spans. If None, scores
+        are ignored.
     YIELDS (Doc): The docs. Docs without tokens are skipped.
-    RAISES (CorpusError): If a file can't be read. The message contains the file and, if available,
-        the line. Also raised after the last doc if most spans don't match token boundaries.
+    RAISES (CorpusError): If a file can't be read, or a collected score isn't a number from 0 to 1.
+        The message contains the file and, if available, the line. Also raised after the last doc if
+        most spans don't match token boundaries.
     RAISES (ImportError): If the corpus contains a dataset, and `datasets` isn't installed.
     """
     corpus_info = CorpusInfo() if info is None else info
     places = Places()
     alignment = Alignment()
-    context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
+    context = Context(nlp, options, corpus_info, predicted, alignment, places=places, scores=scores)
     files = _leave_out_unannotated(corpus_files(Path(path)), corpus_info)
     docs = _read_files(files, context)
     # Detect conflicts across files, because annotators may have separate files with the same texts.

@@ -32,6 +32,9 @@ KB_ID_KEY = "kb_id"
 ID_KEY = "id"
 """The key of a span's own ID, `span.ent_id_`."""
 
+SCORE_KEY = "score"
+"""The key of a span's score, a probability."""
+
 UNANNOTATED = "texts without annotation: it is missing in the whole doc"
 NOT_ACCEPTED = "examples that were rejected or ignored are left out"
 NOT_ACCEPTED_SPANS = "spans were rejected or ignored: their tokens are missing annotation"
@@ -48,7 +51,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     context (Context): The pipeline and the options. Problems are added to `context.info`.
     YIELDS (Doc): The annotated docs.
-    RAISES (CorpusError): If spaCy doesn't support a text or the ID of a span.
+    RAISES (CorpusError): If spaCy doesn't support a text or the ID of a span, or a score is
+        invalid.
     """
     options = context.options
     for place, task in merge_tasks(tasks, context.info):
@@ -91,7 +95,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     context (Context): The pipeline and the options. Spans that the doc can't represent are added to
         `context.info` as problems.
     RETURNS (Doc): The annotated doc.
-    RAISES (CorpusError): If spaCy doesn't support the text or the ID of a span.
+    RAISES (CorpusError): If spaCy doesn't support the text or the ID of a span, or a score is
+        invalid.
     """
     try:
         doc = _tokenize(task, context)
@@ -118,6 +123,8 @@ def _write_annotation(doc: Doc, task: Task, place: FilePlace, context: Context) 
         context.info.add_problem(CONTRADICTED, place, f"{doc[start:end].text!r} {label}")
     token_spans = _without_spans(token_spans, contradicted)
     other_spans = _without_spans(other_spans, contradicted)
+    if context.scores is not None:
+        context.scores[doc] = _read_scores(token_spans, place)
     if spans_key is None:
         token_spans = list(without_overlap(token_spans, doc, place, context.info))
 
@@ -174,6 +181,23 @@ def _without_spans(
             span = None
         kept_spans.append(TokenSpan(start, end, span))
     return kept_spans
+
+
+def _read_scores(
+    token_spans: Iterable[TokenSpan], place: FilePlace
+) -> dict[tuple[int, int, str], float]:
+    """Read the scores of aligned spans that have one. Raises an error if a score isn't a number
+    from 0 to 1."""
+    scores: dict[tuple[int, int, str], float] = {}
+    for start, end, span in token_spans:
+        if span is None or SCORE_KEY not in span.extra:
+            continue
+        score = span.extra[SCORE_KEY]
+        # `isinstance` would also accept a bool as an int.
+        if type(score) not in (int, float) or not 0 <= score <= 1:
+            raise place.refuse(f"{SCORE_KEY}: expected a number from 0 to 1, got {shown(score)}")
+        scores[start, end, span.label] = float(score)
+    return scores
 
 
 def _write_incorrect_spans(

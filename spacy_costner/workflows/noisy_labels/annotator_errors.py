@@ -4,10 +4,12 @@ on checked texts."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats2d, Floats3d
 
-from .answered_texts import AnsweredTexts, with_entities
+from ...pipeline.scorers import Entity
+from .answered_texts import AnsweredText, AnsweredTexts, with_entities
 from .student_evaluation import EntityScores, score_ents
 
 
@@ -20,7 +22,7 @@ class AnnotatorErrors(NamedTuple):
     n_repeated (int): The number of answers that are ignored because there is an earlier answer for
         the same text.
     precision (float | None), recall (float | None), f_score (float | None): The scores of the
-        answers on checked texts. None if the annotator hasn't annotated any checked texts.
+        answers on checked texts. None if the annotator hasn't annotated any checked tokens.
     found (dict[str, dict[str, float]]): For each gold label, the share of entities whose first
         token is in one of the annotator's entities, by the annotator's label.
     missed (dict[str, float]): For each gold label, the share of entities whose first token isn't in
@@ -53,9 +55,8 @@ def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[An
     for number, name in enumerate(texts.annotators):
         n_checked = sum(number in text.answers for text in texts.checked)
         n_unchecked = sum(number in text.answers for text in texts.unchecked)
-        precision, recall, f_score = None, None, None
-        if n_checked:
-            precision, recall, f_score = score_answers(texts, number)
+        scores = score_answers(texts, number)
+        precision, recall, f_score = (None, None, None) if scores is None else scores
         # Sum over the states, i.e. the annotator's tag of the previous token. Shape: (C, C)
         counts_of_tags = counts[number].sum(axis=0)
         found, missed = find_shares(counts_of_tags, texts.labels)
@@ -105,12 +106,30 @@ def find_shares(
     return found, missed
 
 
-def score_answers(texts: AnsweredTexts, number: int) -> EntityScores:
-    """Score the answers of the annotator with this index on the checked texts."""
+def score_answers(texts: AnsweredTexts, number: int) -> EntityScores | None:
+    """Score the answers of the annotator with this index on the checked texts. Tokens that it
+    didn't annotate don't count. Returns None if no token counts."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:
             is_missing = text.observed[number] < 0
-            doc = with_entities(text.doc, texts.entities(text, number), is_missing)
-            examples.append(Example(doc, text.doc))
+            answer = with_entities(text.doc, texts.entities(text, number), is_missing)
+            examples.append(Example(answer, gold_known_to(texts, text, number)))
+    if not any(eg.reference.has_annotation("ENT_IOB") for eg in examples):
+        return None
     return score_ents([eg.predicted for eg in examples], examples)
+
+
+def gold_known_to(texts: AnsweredTexts, text: AnsweredText, number: int) -> Doc:
+    """Copy a checked text with the gold annotation of the tokens that the annotator with this index
+    annotated. All other tokens are missing annotation, and so are all tokens of entities that
+    contain them."""
+    is_missing = (text.true_tags < 0) | (text.observed[number] < 0)
+    entities: list[Entity] = []
+    for entity in texts.true_entities(text):
+        if text.is_annotated(number, entity):
+            entities.append(entity)
+        else:
+            begin, end, _ = entity
+            is_missing[begin:end] = True
+    return with_entities(text.doc, entities, is_missing)

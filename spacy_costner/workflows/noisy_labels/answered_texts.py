@@ -42,8 +42,8 @@ class AnsweredText:
     doc (Doc): The text. It has gold annotation if it was checked, and no annotation otherwise.
     is_checked (bool): Whether the text was checked.
     answers (dict[int, Doc]): The answers, keyed by the index of the annotator.
-    observed (list[Ints1d]): The IOB2 tags assigned by each annotator; -1 if there is no answer.
-        Shape of each: (T,)
+    observed (list[Ints1d]): The IOB2 tags assigned by each annotator; -1 if there is no answer, or
+        its annotation is missing. Shape of each: (T,)
     true_tags (Ints1d): The gold IOB2 tags; -1 if annotation is missing. Shape: (T,)
     """
 
@@ -52,6 +52,12 @@ class AnsweredText:
     answers: dict[int, Doc] = field(default_factory=dict)
     observed: list[Ints1d] = field(default_factory=list)
     true_tags: Ints1d = None
+
+    def is_annotated(self, number: int, entity: Entity) -> bool:
+        """Check whether the annotator with this index annotated all tokens of an entity, as this or
+        another entity or as O."""
+        begin, end, _ = entity
+        return bool((self.observed[number][begin:end] >= 0).all())
 
 
 class AnsweredTexts:
@@ -121,9 +127,12 @@ class AnsweredTexts:
         yield from self.unchecked
 
     def _add_answers(self, number: int, docs: Iterable[Doc]) -> None:
-        """Add the answers of the annotator with this index."""
+        """Add the answers of the annotator with this index. A doc without annotation is a text, but
+        not an answer."""
         for doc in docs:
             text = self._find_text(doc)
+            if not doc.has_annotation("ENT_IOB"):
+                continue
             if number in text.answers:
                 self.n_repeated[number] += 1
             else:
@@ -177,7 +186,8 @@ class AnsweredTexts:
                 continue
             label_of_span: dict[tuple[int, int], str] = {}
             if text.is_checked:
-                label_of_span = {(ent.start, ent.end): ent.label_ for ent in text.doc.ents}
+                for begin, end, label in self.true_entities(text):
+                    label_of_span[begin, end] = label
             for begin, end, label in self.entities(text, annotator):
                 own_labels.add(label)
                 if (begin, end) in label_of_span:
@@ -203,16 +213,25 @@ class AnsweredTexts:
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:
         """Return the entities of a text according to the annotator with this index."""
-        tags = Tags(self.labels, "IOB2")
-        observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
-        return entities_of_path(tags, observed)
+        return self._decode(text.observed[number])
+
+    def true_entities(self, text: AnsweredText) -> list[Entity]:
+        """Return the gold entities of a text."""
+        return self._decode(text.true_tags)
+
+    def _decode(self, path: Ints1d) -> list[Entity]:
+        """Decode the IOB2 tags of a text into entities. There are none where annotation is missing
+        (-1). Shape: (T,)"""
+        return entities_of_path(Tags(self.labels, "IOB2"), numpy.maximum(path, 0))
 
     def vote(self, text: AnsweredText) -> list[Entity]:
-        """Return the entities that more than half of a text's annotators agree on."""
+        """Return the entities that more than half of the annotators of their tokens agree on. An
+        annotator who didn't annotate all tokens of an entity doesn't vote on it."""
         shares: dict[Entity, float] = {}
         for number in text.answers:
             for entity in self.entities(text, number):
-                shares[entity] = shares.get(entity, 0.0) + 1 / len(text.answers)
+                n_voters = sum(text.is_annotated(voter, entity) for voter in text.answers)
+                shares[entity] = shares.get(entity, 0.0) + 1 / n_voters
         return majority(shares)
 
     def voted_doc(self, text: AnsweredText) -> Doc:
@@ -223,16 +242,22 @@ class AnsweredTexts:
 
     def agreement(self, number: int, other: int) -> float:
         """Compute the F-score of an annotator's answers, evaluated against another annotator's
-        answers. It is 0 if they have no annotated texts in common."""
+        answers. Only entities whose tokens were annotated by both count. The score is 0 if there
+        are none."""
         n_same = 0
         n_entities = 0
         for text in self:
             if number in text.answers and other in text.answers:
-                entities = set(self.entities(text, number))
-                other_entities = set(self.entities(text, other))
+                entities = self._entities_known_to(text, number, other)
+                other_entities = self._entities_known_to(text, other, number)
                 n_same += len(entities & other_entities)
                 n_entities += len(entities) + len(other_entities)
         return 2 * n_same / n_entities if n_entities else 0.0
+
+    def _entities_known_to(self, text: AnsweredText, number: int, other: int) -> set[Entity]:
+        """Return the entities of an annotator whose tokens were all annotated by another one."""
+        entities = self.entities(text, number)
+        return {entity for entity in entities if text.is_annotated(other, entity)}
 
 
 def entities_of_path(tags: Tags, path: Ints1d) -> list[Entity]:
@@ -266,7 +291,8 @@ def observed_tags(
     docs: Sequence[Doc], answers: Sequence[Doc | None], labels: Sequence[str]
 ) -> list[Ints1d]:
     """Compute the tags that an annotator assigns to the tokens of docs. If the tokenization
-    differs, entities are aligned. Annotation that can't be aligned is treated as missing.
+    differs, entities are aligned. Annotation that can't be aligned is treated as missing. As in
+    training, whitespace at the ends of entities is removed, because models can't predict it.
 
     docs (Sequence[Doc]): The docs.
     answers (Sequence[Doc | None]): The annotator's answers, or None for docs without an answer.
@@ -283,7 +309,7 @@ def observed_tags(
     predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)
     tags = Tags(labels, "IOB2")
-    entities = tokens.entities(tags, docs[0].vocab.strings)
+    entities = tokens.entities(tags, docs[0].vocab.strings).trim(tokens.is_space)
     path = tags.gold_path(entities, tokens.is_annotated)
     ends = numpy.cumsum([len(doc) for doc in docs])
     return numpy.split(path, ends[:-1])

@@ -34,6 +34,7 @@ from thinc.types import Array1d, Floats1d, Floats3d, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
+from ...annotation.tokens import first_words, read_token_attrs
 from ...metrics import f_score, precision, recall
 from ...pipeline.scorers import Entity
 from ...progress import progress
@@ -307,14 +308,20 @@ class ChannelTraining:
         predicted: Sequence[Batch],
         parts_of_batches: Sequence[Sequence[Potentials]],
     ) -> list[CheckedBatch]:
-        """Combine the parts of a fold's checked texts with the gold annotation."""
+        """Combine the parts of a fold's checked texts with the gold annotation.
+
+        RAISES (ValueError): If the log-probability of the annotation of a text isn't finite. The
+            methods couldn't be compared.
+        """
         checked_batches: list[CheckedBatch] = []
         texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
         for texts, batch, parts in zip(texts_of_batches, predicted, parts_of_batches):
             path = numpy.concatenate([text.true_tags for text in texts])
             is_same = path[:, None] == observed_tag_of(batch.tags)
             is_missing = path < 0  # all tags are allowed
-            checked_batches.append(CheckedBatch(parts, is_same | is_missing[:, None]))
+            checked = CheckedBatch(parts, is_same | is_missing[:, None])
+            check_is_finite(checked, texts, batch.doc_of_sequence)
+            checked_batches.append(checked)
         return checked_batches
 
     def make_first_docs(self, folds: Sequence[Fold], comparison: Comparison) -> list[Doc]:
@@ -379,13 +386,17 @@ class ChannelTraining:
 
     def make_batches(self, model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Batch]:
         """Compute a model's distribution over the tag paths of texts, and add the annotators'
-        answers to each batch."""
+        answers to each batch. As in training, checked texts are not cut within gold entities,
+        because these would be impossible."""
         batches: list[Batch] = []
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
-            posterior = model.ner.posterior(copies_for(model, docs_of(batch_of_texts)))
-            answers = self.join_answers(batch_of_texts, posterior.potentials.lengths)
-            batch = Batch(posterior.potentials, posterior.tags, answers, posterior.doc_of_sequence)
-            batches.append(batch)
+            docs = docs_of(batch_of_texts)
+            posterior = model.ner.posterior(copies_for(model, docs))
+            # `cut` doesn't split the entities that are set on docs. Unchecked texts have none.
+            lengths, doc_of_sequence = model.ner.annotation.cut(docs, read_token_attrs(docs))
+            potentials = posterior.potentials._replace(lengths=lengths)
+            answers = self.join_answers(batch_of_texts, lengths)
+            batches.append(Batch(potentials, posterior.tags, answers, doc_of_sequence))
         return batches
 
     def count_corrections(
@@ -467,6 +478,25 @@ def count_matches(dev: DevPredictions) -> Floats1d:
     n_predicted = len(predicted.is_correct)
     n_missed = dev.n_annotated - n_correct
     return numpy.asarray([n_correct, n_predicted - n_correct, n_missed], "float64")
+
+
+def check_is_finite(
+    checked: CheckedBatch, texts: Sequence[AnsweredText], doc_of_sequence: Ints1d
+) -> None:
+    """Check that the log-probability of the annotation of each checked text is finite, with the
+    same weight for all parts. `doc_of_sequence` is the text of each sequence. Shape: (B,)
+
+    RAISES (ValueError): If it isn't finite for a text.
+    """
+    log_probs, _ = log_probs_of_gold(checked, numpy.ones(len(checked.parts)))
+    is_finite = numpy.isfinite(log_probs)
+    if not is_finite.all():
+        sequence = numpy.flatnonzero(~is_finite)[0]
+        doc = texts[doc_of_sequence[sequence]].doc
+        raise ValueError(
+            "gold_path: expected annotation with a finite log-probability, got "
+            f"{log_probs[sequence]} for {first_words(doc)}"
+        )
 
 
 def choose_method(methods: Sequence[MethodScores]) -> MethodScores:

@@ -21,9 +21,8 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.confidence import Confidence
 from ...pipeline.scorers import Entity, as_entity
 from ...progress import progress
-from ...readers import DEFAULTS, ReadOptions, read_tasks, read_texts, task_to_doc
-from ...readers.context import Context, CorpusInfo
-from ...readers.files import shown
+from ...readers import DEFAULTS, ReadOptions, read_docs, read_texts
+from ...readers.context import SpanScores
 from ...readers.sentences import copy_without_annotation
 from ...training import soft_targets
 from ..components import check_ents
@@ -227,8 +226,9 @@ def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
 
 
 def majority(scores: dict[Entity, float]) -> list[Entity]:
-    """Return the entities with a probability above 0.5. They don't overlap, because the
-    probabilities of all entities that contain the same token sum to at most 1.
+    """Return the entities with a probability above 0.5. If several of them overlap, only the most
+    probable is returned. This is rare: the probabilities of all entities that contain the same
+    token sum to at most 1, except for rounding and for votes of different annotators.
 
     scores (dict[Entity, float]): The probability of each likely entity.
     RETURNS (list[Entity]): The entities, the most probable first.
@@ -237,8 +237,8 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
     most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
     for entity in most_probable_first:
         begin, end, _ = entity
-        # If two overlapping entities have a probability of 0.5 each, both may exceed 0.5 after
-        # rounding.
+        # Two overlapping entities with a probability of 0.5 each may exceed it after rounding. In a
+        # vote, they may have different voters if annotation is missing.
         is_free = True
         for chosen_begin, chosen_end, _ in chosen_entities:
             if begin < chosen_end and chosen_begin < end:
@@ -249,35 +249,21 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
 
 
 def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Read answers from JSONL, which may come from any source: see `readers.tasks`. A span may have
-    a score from 0 to 1.
+    """Read answers from a corpus, which may come from any source. In texts and spans, a span may
+    have a score from 0 to 1, its confidence. Entities without a score have the confidence 1.
 
     nlp (Language): The pipeline that tokenizes the texts.
-    path (Path): The JSONL file.
-    YIELDS (Doc): The answers. Empty docs are skipped.
-    RAISES (CorpusError): If the file can't be read, or a score isn't a number from 0 to 1.
+    path (Path): The corpus, usually a JSONL file.
+    YIELDS (Doc): The answers. Rejected and ignored texts and empty docs are skipped. A warning is
+        issued for each problem: see `read_docs`.
+    RAISES (CorpusError): If the corpus can't be read, or a score isn't a number from 0 to 1.
     """
-    context = Context(nlp, DEFAULTS, CorpusInfo())
-    for place, task in read_tasks(path):
-        doc = task_to_doc(task, place, context)
-        scores: dict[Entity, float] = {}
-        for task_span in task.spans or ():
-            score = task_span.extra.get("score", 1.0)
-            # `isinstance` would also accept a bool as an int.
-            if type(score) not in (int, float) or not 0 <= score <= 1:
-                raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            # Strip whitespace from both ends of the span, as was done for the entities of the doc.
-            span_text = task.text[task_span.start : task_span.end]
-            start = task_span.start + len(span_text) - len(span_text.lstrip())
-            end = start + len(span_text.strip())
-            span = doc.char_span(start, end, label=task_span.label)
-            # The span is None if it begins or ends within a token. In this case, `task_to_doc` has
-            # set the annotation of its tokens to missing.
-            if span is not None:
-                scores[as_entity(span)] = float(score)
+    scores_of_docs = SpanScores()
+    for doc in read_docs(nlp, path, scores=scores_of_docs):
+        scores = dict.fromkeys(entities_of(doc), 1.0)
+        scores.update(scores_of_docs.get(doc, {}))
         write_scores(doc, scores)
-        if len(doc):
-            yield doc
+        yield doc
 
 
 def save_docs(path: Path, docs: Iterable[Doc]) -> None:

@@ -353,7 +353,8 @@ def test_a_span_with_white_space_at_its_ends_keeps_its_confidence(tmp_path: Path
     ana = {"start": 0, "end": 4, "label": "PER", "score": 0.4}
     answer = {"text": "Ana saw her", "spans": [ana]}
     (tmp_path / "a.jsonl").write_text(json.dumps(answer), "utf8")
-    (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
+    with pytest.warns(UserWarning, match="the whitespace is left out"):
+        (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
     assert [ent.text for ent in doc.ents] == ["Ana"]
     assert read_scores(doc) == {PERSON: 0.4}
 
@@ -363,6 +364,55 @@ def test_confidences_that_are_no_probabilities_are_refused(tmp_path: Path, confi
     write_answer(tmp_path / "a.jsonl", confidence)
     with pytest.raises(ValueError, match=r"a.jsonl, line 1: score: expected a number fr"):
         list(module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl"))
+
+
+def test_rejected_and_ignored_answers_are_skipped_with_a_warning(tmp_path: Path) -> None:
+    """As in any corpus. A span that ends within a token is reported, too, and its tokens are
+    missing annotation."""
+    answers = [
+        {"text": "Ana saw her", "spans": [[0, 3, "PER"], [4, 6, "LOC"]], "answer": "accept"},
+        {"text": "Kim left early", "spans": [[0, 8, "LOC"]], "answer": "reject"},
+        {"text": "Bob left", "spans": [[0, 3, "LOC"]], "answer": "ignore"},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, answers)), "utf8")
+
+    with pytest.warns(UserWarning) as warned:
+        (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
+
+    assert entities_of(doc) == [PERSON]
+    assert read_scores(doc) == {PERSON: 1.0}
+    assert [token.ent_iob_ for token in doc] == ["B", "", "O"]
+    misaligned, skipped = [str(warning.message) for warning in warned]
+    assert "spans don't begin and end with tokens" in misaligned
+    assert "examples that were rejected or ignored are left out (2)" in skipped
+    assert "a.jsonl, line 2: reject: 'Kim left early'" in skipped
+
+
+def test_a_rejected_span_has_no_confidence(tmp_path: Path) -> None:
+    """Its tokens are missing annotation. Spans that overlap are missing, too, and keep theirs."""
+    spans = [
+        {"start": 0, "end": 3, "label": "PER", "score": 0.9, "answer": "reject"},
+        {"start": 8, "end": 16, "label": "LOC", "score": 0.6},
+        {"start": 8, "end": 11, "label": "ORG", "score": 0.3},
+    ]
+    answer = {"text": "Ana saw New York today", "spans": spans}
+    (tmp_path / "a.jsonl").write_text(json.dumps(answer), "utf8")
+
+    with pytest.warns(UserWarning, match="overlap|spans were rejected"):
+        (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
+
+    assert [token.ent_iob_ for token in doc] == ["", "O", "", "", "O"]
+    assert read_scores(doc) == {NEW_YORK: 0.6, (2, 3, "ORG"): 0.3}
+
+
+def test_answers_can_be_tokens_and_tags(tmp_path: Path) -> None:
+    """Any JSONL corpus can be the answers. Entities without a confidence are sure."""
+    answer = {"tokens": ["Ana", "saw", "New", "York"], "ner_tags": ["B-PER", "O", "B-LOC", "I-LOC"]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(answer), "utf8")
+
+    (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
+
+    assert read_scores(doc) == {PERSON: 1.0, NEW_YORK: 1.0}
 
 
 def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_path: Path) -> None:

@@ -17,11 +17,17 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
 
+from spacy_costner.annotation.tokens import first_words
 from spacy_costner.cli.distill import noise_lines, noise_page
+from spacy_costner.pipeline.scorers import Entity, as_entity
 from spacy_costner.training.lbfgs import MOST_ITERATIONS
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
-from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
+from spacy_costner.workflows.noisy_labels.annotator_errors import (
+    AnnotatorErrors,
+    describe_errors,
+    score_answers,
+)
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
 from spacy_costner.workflows.noisy_labels.channel_distillation import (
     LearnedNoise,
@@ -40,6 +46,7 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     MethodScores,
     choose_method,
     count_differences,
+    docs_of,
 )
 
 from ...support.commands import run
@@ -258,6 +265,90 @@ def test_methods_are_scored_on_checked_texts(folder: Path, tmp_path: Path) -> No
     assert_allclose(training.find_log_probs(GOLD, [Fold(unknown, [], models)]), numpy.zeros(8))
 
 
+def make_checked_training(folder: Path, tmp_path: Path, doc: Doc) -> ChannelTraining:
+    """Train on eight docs and another doc, which are all checked, and have an answer each."""
+    gold = [doc, *make_docs(8, 1, doc.vocab)]
+    answers = [*annotate(gold, 1, missed=0.2, confused=0.2), *make_docs(4, 2, doc.vocab)]
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    texts = AnsweredTexts(spacy.blank("xx"), gold, [save(answers, tmp_path / "a.spacy")])
+    return ChannelTraining(short_training(config, texts.labels), texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "sent_starts"),
+    [
+        (["Then", "Xano", "bars", "Rumi", "\n", "Alta"], None),
+        (["Then", "Xano", "bars", "Rumi", ".", "Alta"], [True, False, False, False, False, True]),
+    ],
+    ids=["line", "sentence"],
+)
+def test_a_checked_entity_may_cross_a_border(
+    folder: Path, tmp_path: Path, words: list[str], sent_starts: list[bool] | None
+) -> None:
+    """A model can't predict it, because its sequences end there. As in training, the doc isn't cut
+    within it, and the methods are compared."""
+    doc = Doc(blank_vocab(), words=words, sent_starts=sent_starts)
+    doc.set_ents([Span(doc, 1, 2, "PER"), Span(doc, 3, 6, "LOC")])
+    training = make_checked_training(folder, tmp_path, doc)
+
+    folds = training.make_folds()
+    methods = training.compare_methods(folds).methods
+
+    for method in methods:
+        assert numpy.isfinite([method.log_prob, method.lead, method.lead_error]).all()
+    model = folds[0].models[GOLD]
+    fold = Fold(training.texts.checked[:1], [], {GOLD: model})
+    log_probs = training.find_log_probs(GOLD, [fold])
+    model.ner.annotation = replace(model.ner.annotation, sentence_boundaries=False)
+    assert_allclose(log_probs, training.find_log_probs(GOLD, [fold]))
+
+
+def test_white_space_at_the_ends_of_checked_entities_is_removed(
+    folder: Path, tmp_path: Path
+) -> None:
+    """As in training. A model can't predict it, and an annotator may leave it out."""
+    doc = Doc(blank_vocab(), words=["Then", "Xano", " ", "bars", "  ", "Rumi"])
+    doc.set_ents([Span(doc, 1, 3, "PER"), Span(doc, 4, 6, "LOC")])
+    training = make_checked_training(folder, tmp_path, doc)
+    text = training.texts.checked[0]
+    fold = Fold([text], [], {GOLD: training.train(docs_of(training.texts.checked[1:]))})
+
+    assert training.texts.true_entities(text) == [(1, 2, "PER"), (5, 6, "LOC")]
+    assert numpy.isfinite(training.find_log_probs(GOLD, [fold])).all()
+
+
+def test_an_annotator_is_not_wrong_about_white_space(tmp_path: Path) -> None:
+    """At the ends of an entity, of the annotator or of the checked text. It counts as the same
+    entity."""
+    words = ["Then", "Xano", " ", "bars", "Rumi", "\n"]
+    gold = Doc(blank_vocab(), words=words)
+    gold.set_ents([Span(gold, 1, 3, "PER"), Span(gold, 4, 5, "LOC")])
+    answer = Doc(gold.vocab, words=words)
+    answer.set_ents([Span(answer, 1, 2, "PER"), Span(answer, 4, 6, "LOC")])
+    name = save([answer, *make_docs(1, 2, gold.vocab)], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), [gold], [name])
+
+    assert score_answers(texts, 0) == (1, 1, 1)
+
+
+def test_checked_texts_whose_annotation_is_impossible_are_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Such as I- at the start of a text, which `AnsweredTexts` never makes. The methods couldn't be
+    compared."""
+    vocab = blank_vocab()
+    training = make_checked_training(folder, tmp_path, *make_docs(1, 3, vocab))
+    first, second, *_ = training.texts.checked
+    impossible = replace(second, true_tags=numpy.asarray([2, 0, 0, 0]))
+    model = training.train(docs_of(training.texts.checked))
+    fold = Fold([first, impossible], [], {GOLD: model})
+
+    words = re.escape(first_words(second.doc))
+    with pytest.raises(ValueError, match=f"a finite log-probability, got -inf for {words}"):
+        training.find_log_probs(GOLD, [fold])
+
+
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
     tmp_path: Path,
 ) -> None:
@@ -315,6 +406,110 @@ def test_what_no_annotator_has_annotated_is_missing_and_not_outside(tmp_path: Pa
 
     voted = texts.voted_doc(texts.unchecked[0])
     assert voted.to_array("ENT_IOB").tolist() == [2, 3, 2, 0]  # O, B, O, missing
+
+
+def make_partial(words: list[str], ents: list[Entity], missing: tuple[int, int]) -> Doc:
+    """A doc with these entities. The annotation of the tokens in the range `missing` is missing."""
+    doc = Doc(blank_vocab(), words=words)
+    begin, end = missing
+    doc.set_ents(
+        [Span(doc, *ent) for ent in ents], missing=[doc[i : i + 1] for i in range(begin, end)]
+    )
+    return doc
+
+
+WORDS = ["Ana", "saw", "New", "York", "today"]
+PERSON = (0, 1, "PER")
+CITY = (2, 4, "LOC")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        # The other annotator has annotated no token of the city, or one.
+        ([([PERSON, CITY], (0, 0)), ([PERSON], (2, 4))], [PERSON, CITY]),
+        ([([PERSON, CITY], (0, 0)), ([PERSON], (3, 4))], [PERSON, CITY]),
+        # One of two, and two of three, of those who have annotated all of it
+        ([([CITY], (0, 0)), ([], (0, 0)), ([], (2, 4))], []),
+        ([([CITY], (0, 0)), ([CITY], (0, 1)), ([], (0, 0)), ([], (2, 5))], [CITY]),
+        # Different entities can win the votes of different annotators: the most probable is kept.
+        ([([(2, 3, "PER")], (3, 4)), ([(2, 3, "PER")], (3, 4)), ([CITY], (0, 0))], [CITY]),
+    ],
+)
+def test_missing_annotation_is_no_vote(
+    tmp_path: Path, answers: list[tuple[list[Entity], tuple[int, int]]], expected: list[Entity]
+) -> None:
+    """An annotator votes on an entity if it has annotated all of its tokens."""
+    names: list[str] = []
+    for number, (ents, missing) in enumerate(answers):
+        names.append(save([make_partial(WORDS, ents, missing)], tmp_path / f"{number}.spacy"))
+
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, blank_vocab()), names)
+
+    (text,) = texts.unchecked
+    assert sorted(texts.vote(text)) == expected
+    voted = texts.voted_doc(text)
+    assert [as_entity(ent) for ent in voted.ents] == expected
+    assert voted[4].ent_iob_ == "O"  # "today" is annotated by at least one of them
+
+
+@pytest.mark.parametrize("missing", [(2, 4), (3, 4)], ids=["whole entity", "part of it"])
+def test_missing_annotation_is_no_error(tmp_path: Path, missing: tuple[int, int]) -> None:
+    """An annotator who is right on all tokens that it has annotated misses nothing. What it adds
+    elsewhere is wrong. One who has annotated none of the checked tokens has no scores."""
+    gold = make_partial(WORDS, [PERSON, CITY], (4, 5))
+    answers = {
+        "right": make_partial(WORDS, [PERSON], missing),
+        "wrong": make_partial(WORDS, [PERSON, (1, 2, "LOC")], missing),
+        "elsewhere": make_partial(WORDS, [], (0, 4)),
+        "silent": make_partial(WORDS, [], (0, 5)),
+    }
+    unchecked = make_docs(1, 2, blank_vocab())
+    names = [save([doc, *unchecked], tmp_path / f"{name}.spacy") for name, doc in answers.items()]
+
+    texts = AnsweredTexts(spacy.blank("xx"), [gold], names)
+
+    assert score_answers(texts, 0) == (1, 1, 1)
+    assert score_answers(texts, 1) == pytest.approx((1 / 2, 1, 2 / 3))
+    n_tags = 2 * len(texts.labels) + 1
+    counts = [numpy.zeros((len(texts.labels) + 1, n_tags, n_tags))] * len(names)
+    errors = describe_errors(texts, counts)
+    assert [row.n_checked for row in errors] == [1, 1, 1, 0]
+    assert [row.f_score for row in errors] == [1, pytest.approx(2 / 3), None, None]
+
+
+def test_the_known_part_of_an_entity_is_no_error(tmp_path: Path) -> None:
+    """An annotator ends an entity where its annotation becomes missing."""
+    gold = make_partial(WORDS, [PERSON, CITY], (0, 0))
+    answer = make_partial(WORDS, [PERSON, (2, 3, "LOC")], (3, 4))
+    name = save([answer, *make_docs(1, 2, blank_vocab())], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), [gold], [name])
+
+    assert score_answers(texts, 0) == (1, 1, 1)
+
+
+def test_a_doc_without_annotation_is_no_answer(tmp_path: Path) -> None:
+    """The next doc with the same text is."""
+    docs = make_docs(2, 1, blank_vocab())
+    without = Doc(docs[0].vocab, words=[token.text for token in docs[0]])
+    name = save([without, *docs], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, blank_vocab()), [name])
+
+    assert texts.n_repeated == [0]
+    assert texts.vote(texts.unchecked[0]) == [as_entity(ent) for ent in docs[0].ents]
+
+
+def test_annotators_are_compared_where_both_have_annotated(tmp_path: Path) -> None:
+    """One has left the city out."""
+    whole = save([make_partial(WORDS, [PERSON, CITY], (0, 0))], tmp_path / "whole.spacy")
+    part = save([make_partial(WORDS, [PERSON], (2, 3))], tmp_path / "part.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, blank_vocab()), [whole, part])
+
+    assert texts.agreement(0, 1) == 1
+    assert texts.agreement(1, 0) == 1
 
 
 def test_two_annotators_with_the_same_answers_are_noted(tmp_path: Path) -> None:
