@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import srsly
 from spacy.tokens import Doc
 from thinc.types import Floats1d
 
@@ -20,7 +19,7 @@ from .confidence import Confidence
 from .doc_entropy import add_measures
 from .promises import CalibratedSettings, CalibrationScores, Promise, find_changed_setting
 from .reading import Reading, find_difference, read_reading
-from .serialization import Cfg
+from .serialization import Cfg, as_read
 
 N_COMPARED = 100
 """The maximum number of batches for which `predict` checks how docs were read."""
@@ -274,5 +273,4 @@ def current_settings(
     settings: CalibratedSettings = {name: cfg[name] for name in names}
     if own_labels is not None:
         settings["own_labels"] = own_labels
-    # The JSON round trip converts tuples to lists, as in settings loaded from a file.
-    return srsly.json_loads(srsly.json_dumps(settings))
+    return as_read(settings)

@@ -83,10 +83,16 @@ def mark_version(cfg: Cfg) -> Cfg:
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
+def as_read(value: Any) -> Any:
+    """Return a JSON value as it will be read from a saved component: srsly writes at most ten
+    decimals of a number, and tuples become lists. The result is read without further changes."""
+    return srsly.json_loads(srsly.json_dumps(value))
+
+
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
-    """Choose the settings of a loaded component. By default, a saved setting is used, because it
-    may have been changed in the component before saving. If the setting was edited in the config
-    after saving, the setting of the config is used instead.
+    """Choose the settings of a loaded component. If a setting was changed in the component before
+    saving, the saved setting is used, unless the setting was also edited in the config after
+    saving. Otherwise, the setting of the config is used.
 
     cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
     saved (Cfg): The saved cfg. Its key "configured" contains the settings that the config had when
@@ -96,7 +102,11 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
     """
     loaded = {name: saved[name] for name in cfg}
     for name, settings in configured.items():
-        if saved["configured"].get(name) != settings:
+        settings_before = saved["configured"].get(name)
+        is_edited_in_config = as_read(settings) != settings_before
+        is_changed_in_component = saved[name] != settings_before
+        # The config has all digits of a number, the saved setting doesn't: see `as_read`.
+        if is_edited_in_config or not is_changed_in_component:
             loaded[name] = deepcopy(settings)
     return loaded
 
@@ -185,10 +195,7 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         raise ValueError(
             f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
         ) from None
-    # srsly doesn't write all digits of a number to JSON, so compute the digest from the cfg as it
-    # will be read.
-    cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
-    return {**cfg, DIGEST: _digest(cfg_as_read, model)}
+    return {**cfg, DIGEST: _digest(as_read(cfg), model)}
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:

@@ -282,6 +282,36 @@ def test_settings_that_do_not_belong_to_the_weights_may_be_edited(
     assert len(doc.spans["sure"]) > 0 and doc.ents[0]._.sure < 1
 
 
+@pytest.mark.parametrize("edited", [0.9, None])
+def test_a_threshold_with_many_digits_is_saved_by_the_config(
+    edited: float | None, saved: Path, tmp_path: Path
+) -> None:
+    """The file cfg has ten decimals of a number, the config has all. A threshold that was edited in
+    `cfg` is used instead of the config's, and loses no more digits in the second save."""
+    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 1 / 3, "labels": {}}
+    nlp = load(saved / "sparse", decoding=threshold)
+    if edited is not None:
+        nlp.get_pipe("ner").cfg["decoding"]["threshold"] = edited
+
+    once = through_disk(nlp, tmp_path / "once")
+    twice = through_disk(once, tmp_path / "twice")
+
+    for copied in (once, twice):
+        assert copied.get_pipe("ner").cfg["decoding"]["threshold"] == (edited or 1 / 3)
+
+
+def test_a_bias_that_was_edited_in_cfg_gives_way_to_a_config_edited_later(
+    saved: Path, tmp_path: Path
+) -> None:
+    nlp = load(saved / "sparse", decoding={**VITERBI, "bias": 2 / 3})
+    nlp.get_pipe("ner").cfg["decoding"]["bias"] = 5.0
+    nlp.to_disk(tmp_path)
+
+    assert load(tmp_path).get_pipe("ner").cfg["decoding"]["bias"] == 5.0
+    edited = load(tmp_path, **{"decoding.bias": 1 / 3})
+    assert edited.get_pipe("ner").cfg["decoding"]["bias"] == 1 / 3
+
+
 # What a model survives. Each function copies a pipeline in another way, in a folder for its files.
 
 
