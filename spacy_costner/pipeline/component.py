@@ -240,7 +240,7 @@ class CostSensitiveNER(SavedPipe):
         RAISES (ValueError): If the settings in `cfg` were edited and are invalid.
         """
         settings = self.cfg["confidence"]
-        if not settings:
+        if settings is None:
             return None
         # `cfg` may have been edited since the last call. All settings are optional.
         if self._confidence is None or settings != vars(self._confidence):

@@ -242,6 +242,7 @@ def test_weights_that_are_not_finite_are_refused(
         ({"temperature": {"overall": 1, "labels": {"x": 1}}}, "temperature.labels: .*'x'"),
         ({"decoding": {"bias": 1.0}}, "decoding: expected a mapping with .*labels"),
         ({"decoding": {"bias": 0, "labels": {"x": 1}}}, "decoding: labels: expected one of"),
+        ({"confidence": []}, r"confidence: expected a mapping with .*got \[\]"),
         ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, got 3"),
         ({"confidence": {"alternatives": "x"}}, "Confidence: alternatives: expected null or"),
         ({"progress": {"steps": 10, "epochs": 1.5}}, "progress: expected a mapping with"),
