@@ -163,6 +163,7 @@ class CostSensitiveNER(SavedPipe):
             loss,
             weights=weights,
             annotation=self.annotation,
+            labels_are_given=False,  # until they are passed to `initialize`
         )
 
         self.calibration = CalibrationState()
@@ -396,6 +397,7 @@ class CostSensitiveNER(SavedPipe):
             get_examples(), self.model, self.annotation, expected_labels=self._expected(labels)
         )
         self.cfg.update(corpus.to_cfg(), raw_text=pack_raw_text(nlp))
+        self.cfg["labels_are_given"] = labels is not None
         self.objective.labels_are_given = labels is not None
         if labels is None:
             labels = sorted(corpus.labels)
@@ -550,6 +552,9 @@ class CostSensitiveNER(SavedPipe):
 
         Labels that aren't defined by a cost can't be added. This only causes a warning, so that
         training can continue. Entities with these labels are treated as missing annotation.
+
+        If it is unknown whether labels were passed to `initialize`, because the model was saved by
+        an earlier version, new labels are added with a warning.
         """
         if self.objective.labels_are_given:
             return
@@ -561,6 +566,14 @@ class CostSensitiveNER(SavedPipe):
                 self._refused_labels.add(label)
                 warnings.warn(
                     f"{self.name}: the label {label!r} is not added: {error}", stacklevel=3
+                )
+                continue
+            if self.cfg["labels_are_given"] is None:
+                warnings.warn(
+                    f"{self.name}: the label {label!r} is added, as the model was saved by a "
+                    "version that doesn't store whether the user chose the labels. To choose them, "
+                    f"set [initialize.components.{self.name}] labels and train from the beginning",
+                    stacklevel=3,
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:

@@ -159,6 +159,7 @@ class SavedPipe(CalibratedPipe):
         attribute. Raise a ValueError if a setting is invalid or doesn't match the labels."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
+        self.objective.labels_are_given = bool(self.cfg["labels_are_given"])
         # Use the saved tables, because the file with a cost or a label tree may be missing.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:

@@ -50,8 +50,9 @@ FORMAT = 1
 """The version of the file format. Increase it if earlier versions of this package would misread
 components in the new format. They then raise an error instead."""
 
-OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
-"""The keys that version 0.3.0 didn't save, with default values for components saved by it."""
+OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0, "labels_are_given": None}
+"""The keys that earlier versions didn't save, with default values for components saved by them.
+The first two were added in 0.4.0, the third in 0.5.0."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
@@ -64,6 +65,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
     """
     return {
         "labels": [],
+        "labels_are_given": False,  # whether they were passed to `initialize`; None if unknown
         "scheme": scheme,
         "outside": outside,
         "progress": Progress()._asdict(),
@@ -301,6 +303,10 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     for name in ("n_examples", "n_recurring", "n_passages"):
         _check_number(cfg[name], name)
     _check_progress(cfg["progress"])
+    if cfg["labels_are_given"] not in (True, False, None):
+        raise ValueError(
+            f"labels_are_given: expected true, false or null, got {cfg['labels_are_given']!r}"
+        )
     for name in ("trained_on", "raw_text"):
         unpack_ids(cfg[name])  # raises an error if the hashes are damaged
     return cfg
