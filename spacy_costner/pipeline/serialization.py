@@ -50,9 +50,14 @@ FORMAT = 1
 """The version of the file format. Increase it if earlier versions of this package would misread
 components in the new format. They then raise an error instead."""
 
-OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0, "labels_are_given": None}
-"""The keys that earlier versions didn't save, with default values for components saved by them.
-The first two were added in 0.4.0, the third in 0.5.0."""
+OPTIONAL: Cfg = {
+    "n_recurring": 0,
+    "n_passages": 0,
+    "labels_are_given": None,
+    "holds_for": None,
+}
+"""The keys that earlier versions didn't save, with default values for components saved by them. The
+first two were added in 0.4.0, the others in 0.5.0."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
