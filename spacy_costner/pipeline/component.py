@@ -13,6 +13,7 @@ most 5% of the entities".
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -25,7 +26,7 @@ from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms
+from spacy.util import check_lexeme_norms, minibatch
 from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Array1d, Floats1d
 
@@ -41,7 +42,7 @@ from ..losses import LossSchedule
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
-from ..training.known_text import Recurring, unpack_ids
+from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.targets import NEGATED, Weights
@@ -68,6 +69,9 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
+
+EXAMPLES_PER_BATCH = 256
+"""The number of examples whose labels `resume` reads together."""
 
 
 class CostSensitiveNER(SavedPipe):
@@ -525,6 +529,25 @@ class CostSensitiveNER(SavedPipe):
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
         return losses
+
+    def resume(self, get_examples: Callable[[], Iterable[Example]]) -> None:
+        """Prepare a trained component for further training by `fit`, which doesn't call `update`.
+        New labels in the examples are added as in `update`, and the passages of the examples are
+        added to `trained_on`. If there is a guarantee, it is dropped with a warning.
+
+        get_examples (Callable[[], Iterable[Example]]): Function that returns the training examples.
+        """
+        self.drop_guarantee("training")
+        passages: Counter[int] = Counter()
+        for batch in minibatch(get_examples(), EXAMPLES_PER_BATCH):
+            self._add_labels_of(batch)
+            self._mark_as_trained(batch)  # `fit` trains all of them next
+            for eg in batch:
+                passages.update(passage_ids(eg.reference))
+        recurring = Recurring.from_counts(passages.values())
+        self.cfg["trained_on"] = pack_ids({*self.trained_on.tolist(), *passages})
+        self.cfg["n_recurring"] += recurring.n_recurring
+        self.cfg["n_passages"] += recurring.n_passages
 
     def _start_update(
         self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
