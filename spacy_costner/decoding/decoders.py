@@ -50,7 +50,8 @@ class Decoding:
     settings (DecodingSettings): The component's initial settings. They can be changed in
         `cfg["decoding"]` and are saved with the component.
     tables (Callable[[Tags], Any] | None): Returns additional data to save with the settings, in
-        JSON format. None if there is no such data.
+        JSON format. None if there is no such data. A guarantee depends on them, except on the key
+        "of", which identifies the config that they were created from.
     restore (Callable[[Any], None] | None): Restores the data when a saved model is loaded.
     """
 

@@ -17,7 +17,7 @@ from thinc.types import Floats1d
 from ..annotation.doc_arguments import refuse_doc
 from ..annotation.settings import Annotation
 from ..metrics.shift import Shift
-from .calibration_state import CalibrationState
+from .calibration_state import CalibrationState, ConfigSettings
 from .confidence import Confidence
 from .promises import CalibrationScores, Promise
 from .reading import Reading
@@ -57,9 +57,10 @@ class CalibratedPipe(TrainablePipe):
         """The guarantee for the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the
         `spans_key` of `confidence`. None if there is no guarantee or it isn't valid for the current
         settings."""
-        if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
+        promise = self.calibration.promise
+        if promise is None or self.calibration.changed_setting(self.cfg, self._config_settings):
             return None
-        return self.calibration.promise
+        return promise
 
     @property
     def calibration_scores(self) -> CalibrationScores | None:
@@ -82,12 +83,19 @@ class CalibratedPipe(TrainablePipe):
         self.calibration.reading = reading
 
     @property
-    def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, or None if it writes all labels in
-        `cfg["labels"]`. Guarantees depend on this setting."""
-        if self.annotation.own_labels is None:
-            return None
-        return self.own_labels
+    def decoding_digest(self) -> str | None:
+        """The digest of the tables of the decoding: see `ConfigSettings`."""
+        raise NotImplementedError
+
+    @property
+    def _config_settings(self) -> ConfigSettings:
+        """The settings of the config that the calibration results depend on."""
+        own_labels = None if self.annotation.own_labels is None else self.own_labels
+        return ConfigSettings(
+            own_labels=own_labels,
+            sentence_boundaries=self.annotation.sentence_boundaries,
+            decoding_tables=self.decoding_digest,
+        )
 
     def set_guarantee(self, promise: Promise) -> None:
         """Store a guarantee. It is valid for the current settings of the component, and for docs
@@ -96,7 +104,7 @@ class CalibratedPipe(TrainablePipe):
 
         promise (Promise): The guarantee, as created by `guarantee`.
         """
-        for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
+        for_people = self.calibration.keep_promise(promise, self.cfg, self._config_settings)
         self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
 
     def drop_guarantee(self, reason: str, *, keep_scores: bool = False) -> None:
@@ -116,10 +124,13 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Check whether settings in `cfg` have been edited. Drop the guarantee and the scores of
-        the calibration docs if they depend on an edited setting. Warn if a guarantee is dropped."""
+        """Check whether settings have changed, in `cfg` or in the config. Drop the guarantee and
+        the scores of the calibration docs if they depend on a changed setting. Warn if a guarantee
+        is dropped."""
+        if self.calibration.is_empty:
+            return
         # `check` has already dropped the scores if they are invalid.
-        changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
+        changed_setting = self.calibration.check(self.cfg, self._config_settings)
         if changed_setting is not None:
             self.drop_guarantee(f"another setting of {changed_setting}", keep_scores=True)
 
@@ -176,7 +187,7 @@ class CalibratedPipe(TrainablePipe):
             source,
             approximate=approximate,
             cfg=self.cfg,
-            own_labels=self._labels_if_not_all,
+            config=self._config_settings,
         )
 
     def set_reading(self, reading: Reading) -> None:

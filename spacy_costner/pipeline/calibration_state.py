@@ -2,36 +2,71 @@
 
 A *guarantee* is a statement such as "this set of spans misses at most 5% of the entities". The
 shift test compares the *scores* of the calibration docs with the scores of other docs. Both are
-only valid for the weights and certain settings in `cfg` at the time of calibration. Users may edit
-`cfg`, so `CalibrationState.check` looks for edits before each prediction.
+only valid for the weights and certain settings at the time of calibration. Users may edit `cfg`, or
+load the component with another config, so `CalibrationState.check` looks for changes before each
+prediction.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import srsly
 from spacy.tokens import Doc
 from thinc.types import Floats1d
 
+from ..annotation.borders import Boundaries
 from ..metrics.shift import EntityCounts, Shift, find_shift, restore
 from .confidence import Confidence
 from .doc_entropy import add_measures
 from .promises import CalibratedSettings, CalibrationScores, Promise, find_changed_setting
 from .reading import Reading, find_difference, read_reading
-from .serialization import Cfg
+from .serialization import Cfg, as_read
 
 N_COMPARED = 100
 """The maximum number of batches for which `predict` checks how docs were read."""
 
-SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` that the shift test depends on. It also depends on the weights and on the
-labels that the component writes."""
+SHIFT_SETTINGS = (
+    "labels",
+    "scheme",
+    "outside",
+    "temperature",
+    "own_labels",
+    "sentence_boundaries",
+)
+"""The settings that the shift test depends on: keys of `cfg` and fields of `ConfigSettings`. It
+also depends on the weights."""
 
-PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a guarantee depends on. It also depends on the weights and on the labels
-that the component writes."""
+PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding", "decoding_tables")
+"""The settings that a guarantee depends on: keys of `cfg` and fields of `ConfigSettings`. It also
+depends on the weights."""
+
+LATER_SETTINGS = ("sentence_boundaries", "decoding_tables")
+"""The settings that versions before 0.5.0 don't compare. They are saved under "holds_for" in `cfg`,
+which these versions ignore. They would drop a guarantee with settings that they don't know."""
+
+LATER_SETTINGS_OF_SHIFT = [name for name in LATER_SETTINGS if name in SHIFT_SETTINGS]
+"""The settings of these that the shift test depends on."""
+
+ResultT = TypeVar("ResultT", Promise, CalibrationScores)
+
+
+class ConfigSettings(NamedTuple):
+    """The settings that calibration results depend on and that are defined in the config, not in
+    `cfg`.
+
+    own_labels (tuple[str, ...] | None): The labels that the component writes. If None, it writes
+        all its labels.
+    sentence_boundaries (Boundaries): Where docs are split into separate chains.
+    decoding_tables (str | None): The digest of the tables of the decoding (`Decoding.tables`), such
+        as the costs of mistakes. If None, it has no tables.
+    """
+
+    own_labels: tuple[str, ...] | None = None
+    sentence_boundaries: Boundaries = False
+    decoding_tables: str | None = None
 
 
 @dataclass(eq=False)
@@ -47,26 +82,30 @@ class CalibrationState:
     scores: CalibrationScores | None = None
     reading: Reading | None = None
     _n_compared: int = field(default=0, init=False)
-    # The settings and `own_labels` at the last check. None if the state has changed since then.
+    # The settings at the last check. None if the state has changed since then.
     _checked_settings: Cfg | None = field(default=None, init=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither a guarantee nor scores, so that there is nothing to check."""
+        return self.promise is None and self.scores is None
 
     def set_promise(self, promise: Promise | None) -> None:
         """Replace the guarantee. The next `check` determines whether it is valid."""
         self.promise = promise
         self._checked_settings = None
 
-    def keep_promise(self, promise: Promise, cfg: Cfg, own_labels: Sequence[str] | None) -> Promise:
+    def keep_promise(self, promise: Promise, cfg: Cfg, config: ConfigSettings) -> Promise:
         """Store a guarantee. It is valid for the current settings of the component, and for docs
         that are read in the same way as the calibration docs: see `reading`.
 
         promise (Promise): The guarantee, as created by `guarantee`.
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
-            all its labels.
+        config (ConfigSettings): Its settings in the config.
         RETURNS (Promise): The guarantee without the settings, for display to users.
         """
         promise = replace(promise, reading=self.reading, holds_for=None)
-        holds_for = current_settings(cfg, own_labels, PROMISE_SETTINGS)
+        holds_for = current_settings(cfg, config, PROMISE_SETTINGS)
         self.set_promise(replace(promise, holds_for=holds_for))
         return promise
 
@@ -89,14 +128,13 @@ class CalibrationState:
         *,
         approximate: bool,
         cfg: Cfg,
-        own_labels: Sequence[str] | None,
+        config: ConfigSettings,
     ) -> None:
         """Store the scores of calibration docs. They are valid for the current settings of the
         component. See `CalibratedPipe.set_shift` for the first four parameters.
 
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
-            all its labels.
+        config (ConfigSettings): Its settings in the config.
         """
         calibration_scores = CalibrationScores.from_docs(
             docs,
@@ -104,7 +142,7 @@ class CalibrationState:
             source,
             approximate=approximate,
             reading=self.reading,
-            holds_for=current_settings(cfg, own_labels, SHIFT_SETTINGS),
+            holds_for=current_settings(cfg, config, SHIFT_SETTINGS),
         )
         self.set_scores(calibration_scores)
 
@@ -114,42 +152,43 @@ class CalibrationState:
         self.scores = scores
         self._checked_settings = None
 
-    def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Check whether settings have been edited since the last check. Drop the scores of the
+    def check(self, cfg: Cfg, config: ConfigSettings) -> str | None:
+        """Check whether settings have changed since the last check. Drop the scores of the
         calibration docs if they are no longer valid.
 
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that the component writes. If None, it writes
-            all its labels.
-        RETURNS (str | None): The name of an edited setting that the guarantee depends on. None if
-            the guarantee is valid, if there is no guarantee, or if nothing has been edited since
-            the last check, even if that check returned a name.
+        config (ConfigSettings): Its settings in the config.
+        RETURNS (str | None): The name of a changed setting that the guarantee depends on. None if
+            the guarantee is valid, if there is no guarantee, or if nothing has changed since the
+            last check, even if that check returned a name.
         """
         # This runs before each prediction, and comparing settings with a guarantee is slow, so
         # first compare them with the settings at the last check. They include the confidence,
         # because guarantees require one: see `changed_setting`.
-        settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
-        settings["own_labels"] = own_labels
+        values = {**cfg, **config._asdict()}
+        settings = {name: values[name] for name in (*PROMISE_SETTINGS, "confidence")}
         if settings == self._checked_settings:
             return None
         self._checked_settings = deepcopy(settings)  # `cfg` may be edited in place
-        shift_settings = current_settings(cfg, own_labels, SHIFT_SETTINGS)
+        shift_settings = current_settings(cfg, config, SHIFT_SETTINGS)
         if self.scores is not None and self.scores.holds_for != shift_settings:
             self.scores = None
-        return self.changed_setting(cfg, own_labels)
+        return self.changed_setting(cfg, config)
 
-    def changed_setting(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
+    def changed_setting(self, cfg: Cfg, config: ConfigSettings) -> str | None:
         """Return the name of the first setting that the guarantee depends on and that has changed
         since the guarantee was stored. Return None if no such setting has changed or there is no
         guarantee."""
         if self.promise is None:
             return None
-        settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
+        settings = current_settings(cfg, config, PROMISE_SETTINGS)
         # A guarantee that was saved without settings is never valid.
         settings_of_promise = self.promise.holds_for or {}
         changed_setting = find_changed_setting(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
             return "confidence"  # without a confidence, no guaranteed set is written
+        if changed_setting == "decoding_tables":
+            return "decoding"  # its name in the config
         return changed_setting
 
     def set_reading(self, reading: Reading) -> str | None:
@@ -239,40 +278,76 @@ class CalibrationState:
         return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the state to the JSON values that are saved in `cfg` under "guarantee", "shift"
-        and "reading"."""
+        """Convert the state to the JSON values that are saved in `cfg` under "guarantee", "shift",
+        "reading" and, if there is a guarantee or scores, "holds_for"."""
         saved: dict[str, Any] = {"guarantee": None, "shift": None, "reading": None}
-        if self.promise is not None:
-            saved["guarantee"] = self.promise.to_dict()
-        if self.scores is not None:
-            saved["shift"] = self.scores.to_dict()
+        later_settings: dict[str, CalibratedSettings] = {}
+        for name, result in (("guarantee", self.promise), ("shift", self.scores)):
+            if result is None:
+                continue
+            saved[name] = result.to_dict()
+            later_settings[name] = {}
+            for setting in LATER_SETTINGS:
+                if setting in (result.holds_for or {}):
+                    later_settings[name][setting] = saved[name]["holds_for"].pop(setting)
+        if later_settings:
+            saved["holds_for"] = later_settings
         if self.reading is not None:
             saved["reading"] = asdict(self.reading)
         return saved
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "CalibrationState":
+    def from_dict(
+        cls, saved: Mapping[str, Any], assumed: ConfigSettings | None = None
+    ) -> "CalibrationState":
         """Create a state from a saved `cfg`: see `to_dict`.
 
+        saved (Mapping[str, Any]): The saved `cfg`.
+        assumed (ConfigSettings | None): The settings to assume for results that were saved by a
+            version that didn't save all settings. If None, the default settings.
+        RETURNS (CalibrationState): The state.
         RAISES (ValueError): If a key is missing or unknown, or a term of the guarantee is out of
             range.
         """
         state = cls(reading=read_reading(saved["reading"]))
+        later_settings = saved.get("holds_for")
+        if later_settings is None:
+            config = assumed or ConfigSettings()
+            later_settings = {
+                "guarantee": current_settings({}, config, LATER_SETTINGS),
+                "shift": current_settings({}, config, LATER_SETTINGS_OF_SHIFT),
+            }
         if saved["guarantee"] is not None:
-            state.promise = Promise.from_dict(saved["guarantee"])
+            promise = Promise.from_dict(saved["guarantee"])
+            state.promise = _add_settings(promise, later_settings["guarantee"])
         if saved["shift"] is not None:
-            state.scores = CalibrationScores.from_dict(saved["shift"])
+            scores = CalibrationScores.from_dict(saved["shift"])
+            state.scores = _add_settings(scores, later_settings["shift"])
         return state
 
 
-def current_settings(
-    cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]
-) -> CalibratedSettings:
-    """Collect the settings that a guarantee or the shift test depends on: the settings in `cfg`
-    with the given names and, unless the component writes all its labels, `own_labels`. Returns the
-    settings in the format in which they are saved."""
-    settings: CalibratedSettings = {name: cfg[name] for name in names}
-    if own_labels is not None:
-        settings["own_labels"] = own_labels
-    # The JSON round trip converts tuples to lists, as in settings loaded from a file.
-    return srsly.json_loads(srsly.json_dumps(settings))
+def _add_settings(result: ResultT, settings: CalibratedSettings) -> ResultT:
+    """Add settings to those that a result is valid for. A result without settings is never
+    valid, and remains so."""
+    if result.holds_for is None:
+        return result
+    return replace(result, holds_for={**result.holds_for, **settings})
+
+
+def current_settings(cfg: Cfg, config: ConfigSettings, names: Iterable[str]) -> CalibratedSettings:
+    """Collect the settings with the given names from `cfg` and the config, except settings that are
+    None. Returns the settings in the format in which they are saved."""
+    values = {**cfg, **config._asdict()}
+    return as_read({name: values[name] for name in names if values[name] is not None})
+
+
+def digest_of_tables(tables: Any) -> str | None:
+    """Compute the digest of the tables of a decoding, as returned by `Decoding.tables` or as saved.
+    Returns None if there are no tables. "of" is left out: it identifies the config of the tables,
+    and may contain the path of a file, which doesn't change the predictions."""
+    if tables is None:
+        return None
+    if isinstance(tables, Mapping):
+        tables = {name: table for name, table in tables.items() if name != "of"}
+    text = json.dumps(as_read(tables), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -13,6 +13,7 @@ most 5% of the entities".
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -25,7 +26,7 @@ from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.util import check_lexeme_norms
+from spacy.util import check_lexeme_norms, minibatch
 from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Array1d, Floats1d
 
@@ -41,7 +42,7 @@ from ..losses import LossSchedule
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
-from ..training.known_text import Recurring, unpack_ids
+from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.targets import NEGATED, Weights
@@ -68,6 +69,9 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
+
+EXAMPLES_PER_BATCH = 256
+"""The number of examples whose labels `resume` reads together."""
 
 
 class CostSensitiveNER(SavedPipe):
@@ -163,6 +167,7 @@ class CostSensitiveNER(SavedPipe):
             loss,
             weights=weights,
             annotation=self.annotation,
+            labels_are_given=False,  # until they are passed to `initialize`
         )
 
         self.calibration = CalibrationState()
@@ -240,7 +245,7 @@ class CostSensitiveNER(SavedPipe):
         RAISES (ValueError): If the settings in `cfg` were edited and are invalid.
         """
         settings = self.cfg["confidence"]
-        if not settings:
+        if settings is None:
             return None
         # `cfg` may have been edited since the last call. All settings are optional.
         if self._confidence is None or settings != vars(self._confidence):
@@ -396,6 +401,7 @@ class CostSensitiveNER(SavedPipe):
             get_examples(), self.model, self.annotation, expected_labels=self._expected(labels)
         )
         self.cfg.update(corpus.to_cfg(), raw_text=pack_raw_text(nlp))
+        self.cfg["labels_are_given"] = labels is not None
         self.objective.labels_are_given = labels is not None
         if labels is None:
             labels = sorted(corpus.labels)
@@ -524,6 +530,25 @@ class CostSensitiveNER(SavedPipe):
         self.cfg["progress"] = progress._asdict()
         return losses
 
+    def resume(self, get_examples: Callable[[], Iterable[Example]]) -> None:
+        """Prepare a trained component for further training by `fit`, which doesn't call `update`.
+        New labels in the examples are added as in `update`, and the passages of the examples are
+        added to `trained_on`. If there is a guarantee, it is dropped with a warning.
+
+        get_examples (Callable[[], Iterable[Example]]): Function that returns the training examples.
+        """
+        self.drop_guarantee("training")
+        passages: Counter[int] = Counter()
+        for batch in minibatch(get_examples(), EXAMPLES_PER_BATCH):
+            self._add_labels_of(batch)
+            self._mark_as_trained(batch)  # `fit` trains all of them next
+            for eg in batch:
+                passages.update(passage_ids(eg.reference))
+        recurring = Recurring.from_counts(passages.values())
+        self.cfg["trained_on"] = pack_ids({*self.trained_on.tolist(), *passages})
+        self.cfg["n_recurring"] += recurring.n_recurring
+        self.cfg["n_passages"] += recurring.n_passages
+
     def _start_update(
         self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
     ) -> tuple[list[Example], list[Doc], dict[str, float]]:
@@ -550,6 +575,9 @@ class CostSensitiveNER(SavedPipe):
 
         Labels that aren't defined by a cost can't be added. This only causes a warning, so that
         training can continue. Entities with these labels are treated as missing annotation.
+
+        If it is unknown whether labels were passed to `initialize`, because the model was saved by
+        an earlier version, new labels are added with a warning.
         """
         if self.objective.labels_are_given:
             return
@@ -561,6 +589,14 @@ class CostSensitiveNER(SavedPipe):
                 self._refused_labels.add(label)
                 warnings.warn(
                     f"{self.name}: the label {label!r} is not added: {error}", stacklevel=3
+                )
+                continue
+            if self.cfg["labels_are_given"] is None:
+                warnings.warn(
+                    f"{self.name}: the label {label!r} is added, as the model was saved by a "
+                    "version that doesn't store whether the user chose the labels. To choose them, "
+                    f"set [initialize.components.{self.name}] labels and train from the beginning",
+                    stacklevel=3,
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:

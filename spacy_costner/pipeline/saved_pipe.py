@@ -14,7 +14,7 @@ from ..decoding import Decoding
 from ..tags import Tags
 from ..training.objective import Objective
 from .calibrated_pipe import CalibratedPipe
-from .calibration_state import CalibrationState
+from .calibration_state import CalibrationState, ConfigSettings, digest_of_tables
 from .confidence import register
 from .serialization import (
     Cfg,
@@ -47,6 +47,8 @@ class SavedPipe(CalibratedPipe):
     objective: Objective
     _decoding: Decoding
     _configured: Cfg  # the settings of the config: see `follow_config`
+    # The decoding and the labels that a digest was made from, and the digest.
+    _digest_of_decoding: tuple[tuple[Decoding, tuple[str, ...]], str | None] | None = None
 
     @property
     def chain_tags(self) -> Tags:
@@ -57,6 +59,24 @@ class SavedPipe(CalibratedPipe):
     def tags(self) -> Tags:
         """The tags used for annotation, costs and probabilities, with a single O."""
         raise NotImplementedError
+
+    @property
+    def _decoding_tables(self) -> Any:
+        """The tables of the decoding for the labels of the component, in JSON format. None if it
+        has no tables, or the component has no labels yet."""
+        if not self.labels or self._decoding.tables is None:
+            return None
+        return self._decoding.tables(self.tags)
+
+    @property
+    def decoding_digest(self) -> str | None:
+        """The digest of the tables of the decoding: see `ConfigSettings`."""
+        # This is called before each prediction, and tables may be large, so keep the digest until
+        # the decoding or the labels change.
+        made_from = (self._decoding, self.labels)
+        if self._digest_of_decoding is None or self._digest_of_decoding[0] != made_from:
+            self._digest_of_decoding = (made_from, digest_of_tables(self._decoding_tables))
+        return self._digest_of_decoding[1]
 
     def check_settings(self) -> None:
         """Check that the settings in `cfg`, which may have been edited, are complete and match the
@@ -89,11 +109,9 @@ class SavedPipe(CalibratedPipe):
         cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
         # When the component is loaded, `follow_config` compares these settings with the config.
         cfg["configured"] = self._configured
-        # Save tables that the decoding has created from files, such as a cost table, because these
-        # files may be missing when the component is loaded.
-        cfg["decoding_tables"] = None
-        if self.labels and self._decoding.tables is not None:
-            cfg["decoding_tables"] = self._decoding.tables(self.tags)
+        # Tables that the decoding has created from files, such as a cost table, are saved because
+        # these files may be missing when the component is loaded.
+        cfg["decoding_tables"] = self._decoding_tables
         if "model" in exclude:
             return cfg, b""
         model = save_model(self.model)
@@ -157,8 +175,14 @@ class SavedPipe(CalibratedPipe):
         """Load the settings and the calibration results from a saved cfg that has already been
         checked by `check_cfg`. Restore the cost tables, the strings of the labels and the extension
         attribute. Raise a ValueError if a setting is invalid or doesn't match the labels."""
-        self.calibration = CalibrationState.from_dict(saved)
+        # Versions before 0.5.0 saved the tables of the decoding, but no sentence boundaries.
+        assumed = ConfigSettings(
+            sentence_boundaries=self.annotation.sentence_boundaries,
+            decoding_tables=digest_of_tables(saved["decoding_tables"]),
+        )
+        self.calibration = CalibrationState.from_dict(saved, assumed)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
+        self.objective.labels_are_given = bool(self.cfg["labels_are_given"])
         # Use the saved tables, because the file with a cost or a label tree may be missing.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:

@@ -50,8 +50,14 @@ FORMAT = 1
 """The version of the file format. Increase it if earlier versions of this package would misread
 components in the new format. They then raise an error instead."""
 
-OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
-"""The keys that version 0.3.0 didn't save, with default values for components saved by it."""
+OPTIONAL: Cfg = {
+    "n_recurring": 0,
+    "n_passages": 0,
+    "labels_are_given": None,
+    "holds_for": None,
+}
+"""The keys that earlier versions didn't save, with default values for components saved by them. The
+first two were added in 0.4.0, the others in 0.5.0."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
@@ -64,6 +70,7 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
     """
     return {
         "labels": [],
+        "labels_are_given": False,  # whether they were passed to `initialize`; None if unknown
         "scheme": scheme,
         "outside": outside,
         "progress": Progress()._asdict(),
@@ -83,10 +90,16 @@ def mark_version(cfg: Cfg) -> Cfg:
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
+def as_read(value: Any) -> Any:
+    """Return a JSON value as it will be read from a saved component: srsly writes at most ten
+    decimals of a number, and tuples become lists. The result is read without further changes."""
+    return srsly.json_loads(srsly.json_dumps(value))
+
+
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
-    """Choose the settings of a loaded component. By default, a saved setting is used, because it
-    may have been changed in the component before saving. If the setting was edited in the config
-    after saving, the setting of the config is used instead.
+    """Choose the settings of a loaded component. If a setting was changed in the component before
+    saving, the saved setting is used, unless the setting was also edited in the config after
+    saving. Otherwise, the setting of the config is used.
 
     cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
     saved (Cfg): The saved cfg. Its key "configured" contains the settings that the config had when
@@ -96,7 +109,11 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
     """
     loaded = {name: saved[name] for name in cfg}
     for name, settings in configured.items():
-        if saved["configured"].get(name) != settings:
+        settings_before = saved["configured"].get(name)
+        is_edited_in_config = as_read(settings) != settings_before
+        is_changed_in_component = saved[name] != settings_before
+        # The config has all digits of a number, the saved setting doesn't: see `as_read`.
+        if is_edited_in_config or not is_changed_in_component:
             loaded[name] = deepcopy(settings)
     return loaded
 
@@ -185,10 +202,7 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         raise ValueError(
             f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
         ) from None
-    # srsly doesn't write all digits of a number to JSON, so compute the digest from the cfg as it
-    # will be read.
-    cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
-    return {**cfg, DIGEST: _digest(cfg_as_read, model)}
+    return {**cfg, DIGEST: _digest(as_read(cfg), model)}
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
@@ -294,6 +308,10 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     for name in ("n_examples", "n_recurring", "n_passages"):
         _check_number(cfg[name], name)
     _check_progress(cfg["progress"])
+    if cfg["labels_are_given"] not in (True, False, None):
+        raise ValueError(
+            f"labels_are_given: expected true, false or null, got {cfg['labels_are_given']!r}"
+        )
     for name in ("trained_on", "raw_text"):
         unpack_ids(cfg[name])  # raises an error if the hashes are damaged
     return cfg

@@ -54,6 +54,7 @@ class Objective:
     loss (Loss | LossSchedule): The loss, or a schedule of losses.
     weights (Weights): The weights of tokens and examples.
     annotation (Annotation): The settings for reading the annotation from docs.
+    labels_are_given (bool): Whether the user chose the labels: see `read_annotation`.
     RAISES (ValueError): If `weights` isn't a `Weights` object, or if tokens have weights but no
         stage of the loss uses them.
     """
@@ -63,6 +64,7 @@ class Objective:
     loss: Loss | LossSchedule
     weights: Weights = field(default_factory=Weights)
     annotation: Annotation = field(default_factory=Annotation)
+    labels_are_given: bool = True
 
     def __post_init__(self) -> None:
         """Check that the weights are valid and that the loss uses them. See the class for the
@@ -81,8 +83,6 @@ class Objective:
             )
         # Cost tables, keyed by loss ID and tag names.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
-        # Set by `CostSensitiveNER.initialize`: see `read_annotation`.
-        self.labels_are_given = True
         # Warnings about the annotation that have already been issued. They are not repeated.
         self._warned: set[str] = set()
 

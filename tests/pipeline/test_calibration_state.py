@@ -12,12 +12,14 @@ from spacy_costner.pipeline.calibration_state import (
     PROMISE_SETTINGS,
     SHIFT_SETTINGS,
     CalibrationState,
+    ConfigSettings,
     current_settings,
 )
 from spacy_costner.pipeline.promises import CalibrationScores, Promise, Thresholds
 from spacy_costner.pipeline.reading import Reading
 
 FROM_TEXT = Reading(file_tokens=False, tokenizer_tokens=True, sentence_starts=False)
+DEFAULT_CONFIG = ConfigSettings()
 FROM_FILE = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=True)
 
 
@@ -34,7 +36,7 @@ def component_cfg(**edits: Any) -> dict[str, Any]:
     return {**cfg, **edits}
 
 
-def calibrated_state(own_labels: tuple[str, ...] | None = None) -> CalibrationState:
+def calibrated_state(config: ConfigSettings = DEFAULT_CONFIG) -> CalibrationState:
     """A state with a guarantee, scores and a reading, made with the settings of `component_cfg`."""
     promise = Promise(
         miss=0.1,
@@ -44,7 +46,7 @@ def calibrated_state(own_labels: tuple[str, ...] | None = None) -> CalibrationSt
         entities=464,
         not_counted={},
         reading=FROM_TEXT,
-        holds_for=current_settings(component_cfg(), own_labels, PROMISE_SETTINGS),
+        holds_for=current_settings(component_cfg(), config, PROMISE_SETTINGS),
     )
     scores = CalibrationScores(
         scores=[0.1, 0.2],
@@ -53,7 +55,7 @@ def calibrated_state(own_labels: tuple[str, ...] | None = None) -> CalibrationSt
         source="dev.spacy",
         approximate=False,
         reading=FROM_TEXT,
-        holds_for=current_settings(component_cfg(), own_labels, SHIFT_SETTINGS),
+        holds_for=current_settings(component_cfg(), config, SHIFT_SETTINGS),
     )
     return CalibrationState(promise, scores, FROM_TEXT)
 
@@ -91,20 +93,62 @@ def test_an_edit_ends_what_depends_on_it(
     """The guarantee depends on all of these settings. The scores, with which a shift of the texts
     is found, depend on the posterior, and so not on the decoding or the confidence."""
     state = calibrated_state()
-    assert state.check(component_cfg(**edits), None) == changed
+    assert state.check(component_cfg(**edits), DEFAULT_CONFIG) == changed
     assert (state.scores is not None) == keeps_scores
 
 
+@pytest.mark.parametrize(
+    ("config", "changed", "keeps_scores"),
+    [
+        (ConfigSettings(sentence_boundaries=True), None, True),
+        (ConfigSettings(), "sentence_boundaries", False),
+        (ConfigSettings(sentence_boundaries="sentences"), "sentence_boundaries", False),
+        (ConfigSettings(sentence_boundaries=True, decoding_tables="00"), "decoding", True),
+    ],
+)
+def test_another_config_ends_what_depends_on_it(
+    config: ConfigSettings, changed: str | None, keeps_scores: bool
+) -> None:
+    """Before the state is saved, and after."""
+    state = calibrated_state(ConfigSettings(sentence_boundaries=True))
+    for each in (CalibrationState.from_dict(json.loads(json.dumps(state.to_dict()))), state):
+        assert each.check(component_cfg(), config) == changed
+        assert (each.scores is not None) == keeps_scores
+
+
+def test_earlier_versions_read_no_settings_that_they_do_not_compare() -> None:
+    """They compare all settings in the guarantee, and would miss these in the component."""
+    config = ConfigSettings(sentence_boundaries=True, decoding_tables="00")
+    saved = calibrated_state(config).to_dict()
+    assert saved["holds_for"] == {
+        "guarantee": {"sentence_boundaries": True, "decoding_tables": "00"},
+        "shift": {"sentence_boundaries": True},
+    }
+    assert {*saved["guarantee"]["holds_for"]} == {*component_cfg()} - {"confidence"}
+    assert {*saved["shift"]["holds_for"]} == {*component_cfg()} - {"confidence", "decoding"}
+
+
+def test_a_state_of_an_earlier_version_is_valid_for_the_assumed_config() -> None:
+    config = ConfigSettings(sentence_boundaries=True, decoding_tables="00")
+    saved = calibrated_state(config).to_dict()
+    del saved["holds_for"]
+
+    state = CalibrationState.from_dict(saved, assumed=config)
+    assert state.check(component_cfg(), config) is None and state.scores is not None
+    state = CalibrationState.from_dict(saved, assumed=config)
+    assert state.check(component_cfg(), DEFAULT_CONFIG) == "sentence_boundaries"
+
+
 def test_other_own_labels_end_a_promise() -> None:
-    state = calibrated_state(own_labels=("LOC",))
-    assert state.check(component_cfg(), ("PER",)) == "own_labels"
+    state = calibrated_state(ConfigSettings(own_labels=("LOC",)))
+    assert state.check(component_cfg(), ConfigSettings(own_labels=("PER",))) == "own_labels"
 
 
 def test_own_labels_that_change_after_a_check_end_a_promise_and_the_scores() -> None:
-    state = calibrated_state(own_labels=("LOC",))
-    assert state.check(component_cfg(), ("LOC",)) is None
+    state = calibrated_state(ConfigSettings(own_labels=("LOC",)))
+    assert state.check(component_cfg(), ConfigSettings(own_labels=("LOC",))) is None
 
-    assert state.check(component_cfg(), ("PER",)) == "own_labels"
+    assert state.check(component_cfg(), ConfigSettings(own_labels=("PER",))) == "own_labels"
 
     assert state.scores is None
 
@@ -113,8 +157,8 @@ def test_an_edit_is_reported_once() -> None:
     """The component drops the guarantee then, and is asked before each prediction."""
     state = calibrated_state()
     edited = component_cfg(scheme="IOB2")
-    assert state.check(edited, None) == "scheme"
-    assert state.check(edited, None) is None
+    assert state.check(edited, DEFAULT_CONFIG) == "scheme"
+    assert state.check(edited, DEFAULT_CONFIG) is None
 
 
 def compare_with_starts(state: CalibrationState, *, is_start: bool | None) -> str | None:

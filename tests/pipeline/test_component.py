@@ -311,14 +311,32 @@ def test_an_update_adds_labels_that_initialize_has_not_seen(spans_key: str | Non
         assert eg["ents_f" if spans_key is None else "spans_sc_f"] == 1.0
 
 
-def test_an_update_doesnt_add_labels_if_the_user_has_chosen_them() -> None:
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_an_update_doesnt_add_labels_if_the_user_has_chosen_them(is_loaded: bool) -> None:
     nlp = pipeline()
     batch = examples(nlp)
-    ner = nlp.get_pipe("ner")
-    ner.initialize(lambda: batch, nlp=nlp, labels=["PERSON"])
+    nlp.get_pipe("ner").initialize(lambda: batch, nlp=nlp, labels=["PERSON"])
+    if is_loaded:
+        nlp = pipeline().from_bytes(nlp.to_bytes())
     with pytest.warns(UserWarning, match=LATER.format("count as O")):
         nlp.update(batch, sgd=nlp.create_optimizer())
-    assert ner.labels == ("PERSON",)
+    assert nlp.get_pipe("ner").labels == ("PERSON",)
+
+
+def test_training_of_a_loaded_model_adds_labels() -> None:
+    """Nobody has chosen the labels: `initialize` collected them. A second load is no different."""
+    nlp = pipeline()
+    train(nlp, steps=1)
+    loaded = pipeline().from_bytes(nlp.to_bytes())
+    loaded = pipeline().from_bytes(loaded.to_bytes())
+    optimizer = loaded.resume_training()
+    optimizer.learn_rate = 0.01
+    batch = [Example.from_dict(loaded.make_doc("Acme sells shoes"), {"entities": [(0, 4, "ORG")]})]
+    for _ in range(60):
+        loaded.update(batch, sgd=optimizer)
+
+    assert loaded.get_pipe("ner").labels == (*nlp.get_pipe("ner").labels, "ORG")
+    assert ents(loaded("Acme sells shoes")) == [(0, 4, "ORG")]
 
 
 def test_a_label_that_the_cost_doesnt_know_is_missing_and_doesnt_stop_training() -> None:

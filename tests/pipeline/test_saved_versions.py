@@ -11,6 +11,7 @@ import pytest
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.training import Example
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
@@ -59,6 +60,23 @@ def test_what_calibration_docs_said_to_0_3_0_is_kept() -> None:
     assert ner.calibration_scores.source == "calibration docs"
     assert ner.cfg["temperature"]["overall"] != 1
     assert ner.reading is not None
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_training_of_a_pipeline_of_0_3_0_adds_labels_with_a_warning(kind: str) -> None:
+    """It isn't known whether the user chose its labels."""
+    nlp = load_saved(kind)
+    nlp.get_pipe("ner").calibration.set_promise(None)  # it would be dropped with a warning, too
+    labels = nlp.get_pipe("ner").labels
+    gold = {"entities": [(0, 4, "SHOP")]}
+    eg = Example.from_dict(nlp.make_doc("Acme sells shoes"), gold)
+
+    with pytest.warns(
+        UserWarning, match=r"'SHOP' is added, .*\[initialize.components.ner\] labels"
+    ):
+        nlp.update([eg], sgd=nlp.resume_training())
+
+    assert nlp.get_pipe("ner").labels == (*labels, "SHOP")
 
 
 # Which version saved a pipeline

@@ -18,13 +18,14 @@ from thinc.api import Optimizer, fix_random_seed
 
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.pipeline.serialization import sign
 from spacy_costner.training.known_text import Recurring
 from spacy_costner.types import Progress
 
 from ..damage import FEATURES, MODELS, corrupt, is_right
 from ..damage import KINDS as CORRUPTIONS
-from ..support.pipelines import TEXTS, ents, examples, pipeline, train
+from ..support.pipelines import TEXTS, ents, examples, pipeline, promise_of, train
 from ..support.slow import slow_but
 
 BEGUN = Progress()._asdict()
@@ -242,6 +243,7 @@ def test_weights_that_are_not_finite_are_refused(
         ({"temperature": {"overall": 1, "labels": {"x": 1}}}, "temperature.labels: .*'x'"),
         ({"decoding": {"bias": 1.0}}, "decoding: expected a mapping with .*labels"),
         ({"decoding": {"bias": 0, "labels": {"x": 1}}}, "decoding: labels: expected one of"),
+        ({"confidence": []}, r"confidence: expected a mapping with .*got \[\]"),
         ({"confidence": {"spans_key": 3}}, "Confidence: spans_key: expected a name, got 3"),
         ({"confidence": {"alternatives": "x"}}, "Confidence: alternatives: expected null or"),
         ({"progress": {"steps": 10, "epochs": 1.5}}, "progress: expected a mapping with"),
@@ -280,6 +282,36 @@ def test_settings_that_do_not_belong_to_the_weights_may_be_edited(
     assert {name: ner.cfg[name] for name in settings} == settings
     doc = nlp("Rome fell")  # the bias for O makes it an entity, unless it is forgotten
     assert len(doc.spans["sure"]) > 0 and doc.ents[0]._.sure < 1
+
+
+@pytest.mark.parametrize("edited", [0.9, None])
+def test_a_threshold_with_many_digits_is_saved_by_the_config(
+    edited: float | None, saved: Path, tmp_path: Path
+) -> None:
+    """The file cfg has ten decimals of a number, the config has all. A threshold that was edited in
+    `cfg` is used instead of the config's, and loses no more digits in the second save."""
+    threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 1 / 3, "labels": {}}
+    nlp = load(saved / "sparse", decoding=threshold)
+    if edited is not None:
+        nlp.get_pipe("ner").cfg["decoding"]["threshold"] = edited
+
+    once = through_disk(nlp, tmp_path / "once")
+    twice = through_disk(once, tmp_path / "twice")
+
+    for copied in (once, twice):
+        assert copied.get_pipe("ner").cfg["decoding"]["threshold"] == (edited or 1 / 3)
+
+
+def test_a_bias_that_was_edited_in_cfg_gives_way_to_a_config_edited_later(
+    saved: Path, tmp_path: Path
+) -> None:
+    nlp = load(saved / "sparse", decoding={**VITERBI, "bias": 2 / 3})
+    nlp.get_pipe("ner").cfg["decoding"]["bias"] = 5.0
+    nlp.to_disk(tmp_path)
+
+    assert load(tmp_path).get_pipe("ner").cfg["decoding"]["bias"] == 5.0
+    edited = load(tmp_path, **{"decoding.bias": 1 / 3})
+    assert edited.get_pipe("ner").cfg["decoding"]["bias"] == 1 / 3
 
 
 # What a model survives. Each function copies a pipeline in another way, in a folder for its files.
@@ -467,6 +499,67 @@ def test_predicting_changes_no_setting(saved: Path, min_cost: dict[str, Any]) ->
     entities_of_texts(nlp)
 
     assert json.dumps(nlp.get_pipe("ner").cfg) == before and '"decoding": {}' in before
+
+
+# A guarantee depends on the cost of the decoding and on the boundaries, which only the config has.
+
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1"}
+
+
+@pytest.fixture
+def guaranteed(saved: Path, min_cost: dict[str, Any], tmp_path: Path) -> Path:
+    """A pipeline with a guarantee and scores, whose decoding has the tree, saved."""
+    settings = {"decoding": min_cost, "confidence": CONFIDENCE, "sentence_boundaries": True}
+    nlp = load(saved / "sparse", **settings)
+    ner = nlp.get_pipe("ner")
+    ner.set_guarantee(promise_of({"": Thresholds(0.25, {})}, miss=0.1))
+    docs = [nlp.make_doc(text) for text in TEXTS]
+    ner.set_shift(docs, numpy.asarray([0.5, 0.25, 0.125, 0.1]), "dev", approximate=False)
+    nlp.to_disk(tmp_path / "guaranteed")
+    return tmp_path / "guaranteed"
+
+
+def as_saved_before(path: Path, to: Path, version: str) -> Path:
+    """A copy of a pipeline as the current version saves it, or as 0.4.0 did."""
+    if version == "current":
+        return shutil.copytree(path, to)
+    return copy_without_keys(path, to, "holds_for", "labels_are_given")
+
+
+@pytest.mark.parametrize("version", ["current", "0.4.0"])
+def test_a_guarantee_is_kept_with_the_config_it_was_saved_with(
+    version: str, guaranteed: Path, tree: Path, tmp_path: Path
+) -> None:
+    """The same tree may be in another file, and the first file may be missing."""
+    path = as_saved_before(guaranteed, tmp_path / "copy", version)
+    moved = tree.with_name("moved.json")
+    shutil.copy(tree, moved)
+    settings = {"decoding.tree": str(moved), "decoding.cost.tree": str(moved)}
+    loaded = [load(path), load(path, **settings)]
+    tree.unlink()
+    loaded += [load(path), through_disk(load(path), tmp_path / "again")]
+
+    for nlp in loaded:  # a warning would be an error
+        nlp("Rome fell")
+        ner = nlp.get_pipe("ner")
+        assert ner.guarantee.miss == 0.1 and ner.calibration_scores.source == "dev"
+
+
+@pytest.mark.parametrize("version", ["current", "0.4.0"])
+def test_another_cost_ends_a_guarantee(version: str, guaranteed: Path, tmp_path: Path) -> None:
+    """The settings in cfg are the same: {}. The scores don't depend on the decoding."""
+    path = as_saved_before(guaranteed, tmp_path / "copy", version)
+    cost = {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 20.0}
+    decoding = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost}
+    with pytest.warns(UserWarning, match="guarantee is dropped.*another setting of decoding"):
+        ner = load(path, decoding=decoding).get_pipe("ner")
+    assert ner.guarantee is None and ner.calibration_scores.source == "dev"
+
+
+def test_other_boundaries_end_a_guarantee_and_the_scores(guaranteed: Path) -> None:
+    with pytest.warns(UserWarning, match="guarantee is dropped.*setting of sentence_boundaries"):
+        ner = load(guaranteed, sentence_boundaries="sentences").get_pipe("ner")
+    assert ner.guarantee is None and ner.calibration_scores is None
 
 
 def test_a_tree_is_saved_with_the_model(

@@ -15,14 +15,15 @@ import pytest
 import spacy
 from numpy.testing import assert_allclose
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus, Example
 from spacy.util import load_config
-from thinc.api import Adam
+from thinc.api import Adam, Config
 
 from spacy_costner.chain import constrain, log_partition
 from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
+from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import Context, KeptDocs, ReadOptions
 from spacy_costner.readers.corpus import read_file
 from spacy_costner.sparse import sum_rows
@@ -51,6 +52,7 @@ from spacy_costner.workflows.fitting.linear_training import (
     prepare,
     train_linear,
 )
+from spacy_costner.workflows.forecasting.forecasting import forecast
 
 from .. import oracle_losses
 from ..support.commands import run
@@ -67,6 +69,7 @@ from ..support.fitting import (
     total_loss,
     train,
 )
+from ..support.pipelines import promise_of
 
 KEEP_ALL: dict[str, Any] = {"components": {"ner": {"model": {"keep_all": True}}}}
 """Weights after training stay as they are."""
@@ -300,6 +303,143 @@ def test_fit_starts_from_a_trained_model(experiment: Experiment) -> None:
     _, weights_after = linear_part(second.ners[0].model)
     assert_allclose(weights_after.rows, weights_before.rows, atol=0.2)
     assert (weights_after.rows != weights_before.rows).any()
+
+
+RULE = {"label": "code", "pattern": "X99"}
+
+
+@pytest.fixture
+def base(experiment: Experiment, tmp_path: Path) -> Path:
+    """A pipeline that `fit` has trained, with a ruler before our component, saved."""
+    fitted = fit(sparse_config(experiment), experiment.output_path / "first")
+    fitted.nlp.add_pipe("entity_ruler", before="ner").add_patterns([RULE])
+    fitted.nlp.to_disk(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def sourced_config(base: Path, corpus: Path, **training: Any) -> Config:
+    """The config of a pipeline with all components of another one, and another corpus."""
+    source = {"source": str(base)}
+    return Config(
+        {
+            "paths": {"train": str(corpus), "dev": str(corpus)},
+            "nlp": {"lang": "xx", "pipeline": ["entity_ruler", "ner"]},
+            "components": {"entity_ruler": {**source}, "ner": {**source}},
+            "corpora": {
+                "train": {"@readers": "spacy.Corpus.v1", "path": "${paths.train}"},
+                "dev": {"@readers": "spacy.Corpus.v1", "path": "${paths.dev}"},
+            },
+            "training": {"max_epochs": 15, "seed": 0, **training},
+        }
+    )
+
+
+@pytest.fixture
+def other_corpus(base: Path, tmp_path: Path) -> Path:
+    """Docs with entities of a new label only."""
+    vocab = spacy.load(base).vocab
+    docs: list[Doc] = []
+    for i in range(8):
+        words = ["Kim", "helps", "Ana", str(i)]
+        docs.append(Doc(vocab, words=words, ents=["B-person", "O", "B-person", "O"]))
+    DocBin(docs=docs).to_disk(tmp_path / "other.spacy")
+    return tmp_path / "other.spacy"
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_fit_resumes_training_of_sourced_components(
+    has_cache: bool, base: Path, other_corpus: Path, tmp_path: Path
+) -> None:
+    """As `spacy train` does: our component still knows what it has learned, and has the new label,
+    too, and the ruler has its patterns."""
+    cache = tmp_path / "cache" if has_cache else None
+    old = spacy.load(base)
+
+    fitted = fit(sourced_config(base, other_corpus), tmp_path / "out", cache=cache)
+
+    nlp = spacy.load(fitted.path)
+    ner = nlp.get_pipe("ner")
+    assert fitted.outcomes["ner"].n_epochs == 15
+    assert nlp.get_pipe("entity_ruler").patterns == [RULE]
+    assert entities_of(nlp, "Rain in Paris X99")[-2:] == [("Paris", "city"), ("X99", "code")]
+    assert entities_of(nlp, "Kim helps Ana 1") == [("Kim", "person"), ("Ana", "person")]
+    assert ner.labels == (*old.get_pipe("ner").labels, "person") and ner.cfg["untrained"] == []
+    known = {*old.get_pipe("ner").trained_on.tolist()}
+    assert known < {*ner.trained_on.tolist()}
+
+
+def test_sourced_components_that_are_frozen_stay(
+    base: Path, other_corpus: Path, experiment: Experiment, tmp_path: Path
+) -> None:
+    """The ruler, which isn't trained, isn't initialized, either. Our component is a new one."""
+    config = sourced_config(base, other_corpus, frozen_components=["entity_ruler"])
+    config["components"]["ner"] = sparse_config(experiment)["components"]["ner"]
+
+    nlp = fit(config, tmp_path / "out").nlp
+
+    assert nlp.get_pipe("entity_ruler").patterns == [RULE]
+    assert nlp.get_pipe("ner").labels == ("person",)
+
+
+def test_a_guarantee_is_dropped_if_training_is_resumed(
+    base: Path, other_corpus: Path, tmp_path: Path
+) -> None:
+    nlp = spacy.load(base)
+    nlp.get_pipe("ner").set_guarantee(promise_of({"": Thresholds(0.25, {})}, miss=0.1))
+    nlp.to_disk(base)
+    with pytest.warns(UserWarning, match="guarantee is dropped.*after training"):
+        fitted = fit(sourced_config(base, other_corpus), tmp_path / "out")
+    assert fitted.ners[0].guarantee is None
+
+
+def test_folds_of_a_sourced_component_are_refused(
+    base: Path, other_corpus: Path, tmp_path: Path
+) -> None:
+    """The model to start from may have been trained on the docs that would be held out. With a
+    development corpus, it is calibrated on these docs."""
+    config = sourced_config(base, other_corpus)
+    fit(config, tmp_path / "out", calibrate=True)
+
+    config["paths"]["dev"] = None
+    with pytest.raises(
+        ValueError, match=r"fit: components\.ner.source: expected null without a dev"
+    ):
+        fit(config, tmp_path / "second", calibrate=True)
+    examples = [*Corpus(other_corpus)(spacy.load(base))]
+    with pytest.raises(ValueError, match=r"components\.ner.source: expected no source"):
+        hold_out(config, examples, ["person"], n_folds=2)
+    with pytest.raises(ValueError, match=r"forecast: components\.ner.source: expected no source"):
+        forecast(config)
+
+
+def test_models_of_folds_have_sourced_components(
+    base: Path, experiment: Experiment, tmp_path: Path
+) -> None:
+    """The ruler of each fold has its patterns. It annotates the docs of the fold."""
+    vocab = spacy.load(base).vocab
+    docs: list[Doc] = []
+    for i in range(12):
+        words = ["Kim", "has", "X99", str(i)]
+        docs.append(Doc(vocab, words=words, ents=["B-person", "O", "B-code", "O"]))
+    DocBin(docs=docs).to_disk(tmp_path / "train.spacy")
+    config = sourced_config(base, tmp_path / "train.spacy", annotating_components=["entity_ruler"])
+    config["components"]["ner"] = sparse_config(experiment)["components"]["ner"]
+    config["paths"]["dev"] = None
+    seen: list[list[Example]] = []
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def recorded(nlp: Language, examples: list[Example], names: Any) -> list[Example]:
+            annotated = annotate_predicted(nlp, examples, names)
+            seen.append(annotated)
+            return annotated
+
+        patch.setattr(preparation, "annotate_predicted", recorded)
+        fit(config, tmp_path / "out", calibrate=True)
+
+    assert len(seen) == 1 + 4  # the model, and those of the folds
+    for annotated in seen:
+        assert all("X99" in [ent.text for ent in eg.predicted.ents] for eg in annotated)
 
 
 def sentences(n_sentences: int, is_split: bool) -> list[Doc]:

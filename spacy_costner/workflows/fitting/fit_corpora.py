@@ -61,7 +61,7 @@ def read_corpora(
     on_corpus (OnCorpus): Callback that is called after each corpus is read.
     RAISES (ValueError): If a corpus can't be read or isn't suitable for the pipeline.
     """
-    nlp, ner, _ = linear
+    nlp, ner, _, _ = linear
     examples, train_info = read_training_corpus(linear, kept, in_memory=in_memory)
     _, dev_corpus = find_corpora(nlp)
     paths = nlp.config.interpolate().get("paths", {})
@@ -105,7 +105,7 @@ def read_training_corpus(
         the reader.
     RAISES (ValueError): If the corpus can't be read or isn't suitable for the pipeline.
     """
-    nlp, ner, _ = linear
+    nlp, ner, _, _ = linear
     train_corpus, _ = find_corpora(nlp)
     train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key, kept)
     try:

@@ -131,6 +131,7 @@ def fit(
         improved = improve(
             fitted,
             corpora,
+            complete_config,
             calibrate=calibrate,
             aim=aim,
             n_seeds=n_seeds,

@@ -36,6 +36,11 @@ SEEN_BY_START = (
 )
 """An error message: docs can't be held out if training starts from another model."""
 
+SEEN_BY_SOURCE = (
+    "expected no source: the model to start from may have seen the docs that are held out"
+)
+"""An error message: docs can't be held out if the component continues the training of a model."""
+
 PrepareComponent = Callable[[CostSensitiveNER], object]
 """Function that modifies a component before it is initialized."""
 
@@ -71,11 +76,14 @@ class FoldTraining:
 
         examples (Iterable[Example]): The training examples.
         RETURNS (LinearPipeline): The pipeline with the trained model.
+        RAISES (ValueError): If the component is sourced from a trained pipeline.
         RAISES (KeyboardInterrupt): If training is interrupted, because a partially trained fold
             can't be used.
         """
         linear = load_linear(self.config)
-        nlp, ner, _ = linear
+        nlp, ner, _, sourced = linear
+        if ner.name in sourced:
+            raise ValueError(f"components.{ner.name}.source: {SEEN_BY_SOURCE}")
         # Add the labels to the component, not to the config, where `initialize` would interpret a
         # label such as "${paths.train}" as a variable. The empty list in the config prevents other
         # labels from being added.
@@ -113,7 +121,7 @@ class FoldTraining:
     def predict(self, linear: LinearPipeline, examples: Iterable[Example]) -> DevPredictions:
         """Make predictions for held-out docs with a model returned by `train`, in the same way as
         for development docs."""
-        nlp, ner, _ = linear
+        nlp, ner, _, _ = linear
         return predict_dev(nlp, ner, self.copies(nlp, examples))
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
@@ -162,8 +170,9 @@ def hold_out(
     code_path (Path | None): Python file for workers to import.
     desc (str): The description shown next to the progress bar.
     RETURNS (list[Fold]): The folds.
-    RAISES (ValueError): If `fit` can't train the component of the config, there are too few folds
-        or texts (see `assign_folds`), a fold has no annotated tokens, or a worker failed.
+    RAISES (ValueError): If `fit` can't train the component of the config, the component is sourced
+        from a trained pipeline, there are too few folds or texts (see `assign_folds`), a fold has
+        no annotated tokens, or a worker failed.
     """
     fold_of_doc = find_folds([eg.reference for eg in examples], n_folds, seed)
     training = FoldTraining(

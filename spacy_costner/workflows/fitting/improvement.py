@@ -12,6 +12,7 @@ from typing import Any
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
+from thinc.api import Config
 
 from ...files.saving import as_json
 from ...pipeline.component import CostSensitiveNER
@@ -35,6 +36,7 @@ from .folds import hold_out
 def improve(
     fitted: Fitted,
     corpora: FitCorpora,
+    config: Config,
     *,
     calibrate: bool,
     aim: Mapping[str, float] | None,
@@ -49,6 +51,8 @@ def improve(
 
     fitted (Fitted): The trained pipeline, which is modified in place, and its training results.
     corpora (FitCorpora): The development docs, and the training docs to split into folds.
+    config (Config): The config of the pipeline, with which the models of folds are trained. Unlike
+        `nlp.config`, it contains the sources of components.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): The aim of tuning: see `parse_aim`. If None, the pipeline
         isn't tuned.
@@ -77,7 +81,7 @@ def improve(
         source = HELD_OUT_FOLDS
         # Docs without tokens can't be predicted.
         nonempty = [eg for eg in corpora.train if len(eg.predicted)]
-        predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
+        predictions = predict_held_out(config, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
         # The fold models don't see sentence starts in the predicted docs, even if the corpus
         # contains them: see `hold_out`.
@@ -113,13 +117,13 @@ def improve(
 
 
 def predict_held_out(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
+    config: Config, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
     """Make predictions for non-empty training docs with models that weren't trained on them. The
     docs are split into `N_HELD_OUT_FOLDS` folds. For each fold, a model is trained on the docs in
     the other folds, with the config of the pipeline. Returns the predictions for each fold."""
     folds = hold_out(
-        nlp.config,
+        config,
         examples,
         ner.labels,
         n_folds=N_HELD_OUT_FOLDS,

@@ -43,11 +43,13 @@ class LinearPipeline(NamedTuple):
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component to train.
     training (dict[str, Any]): The resolved [training] block of its config.
+    sourced (Sequence[str]): The names of the components that are sourced from trained pipelines.
     """
 
     nlp: Language
     ner: CostSensitiveNER
     training: dict[str, Any]
+    sourced: Sequence[str] = ()
 
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
@@ -68,7 +70,9 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     training = registry.resolve(block, schema=ConfigSchemaTraining)
     ners = components_to_fit(nlp, training["frozen_components"])
     check_end(training)
-    return LinearPipeline(nlp, ners[0], training)
+    # The config of the pipeline contains the settings of sourced components, but not `source`.
+    sourced = get_sourced_components(config.interpolate())
+    return LinearPipeline(nlp, ners[0], training, [*sourced])
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
@@ -84,7 +88,7 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
     RETURNS (Iterable[Example]): The examples. If they aren't in memory, they can only be iterated
         over once.
     """
-    nlp, ner, training = linear
+    nlp, ner, training, _ = linear
     place_of_ner = nlp.pipe_names.index(ner.name)
     names_before = nlp.pipe_names[:place_of_ner]
     annotating = [name for name in names_before if name in training["annotating_components"]]
@@ -102,13 +106,16 @@ def initialize_components(
     """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
     components aren't changed. Components sourced from trained pipelines aren't initialized, but
     resume training."""
-    nlp, _, training = linear
+    nlp, _, training, sourced = linear
     frozen = training["frozen_components"]
-    sourced = get_sourced_components(nlp.config.interpolate())
-    resumed = [name for name in sourced if name not in frozen]
+    resumed = [name for name in nlp.pipe_names if name in sourced and name not in frozen]
     if resumed:
         with nlp.select_pipes(enable=resumed):
             nlp.resume_training(sgd=training["optimizer"])
+    for name in resumed:
+        pipe = nlp.get_pipe(name)
+        if isinstance(pipe, CostSensitiveNER):
+            pipe.resume(get_examples)
     # This training doesn't evaluate, so `eval_frequency` isn't required.
     with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
         nlp.initialize(get_examples, sgd=training["optimizer"])
@@ -180,7 +187,7 @@ def train_linear(
     """
     if cache is not None:
         return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
-    _, ner, training = linear
+    _, ner, training, _ = linear
     examples = list(examples)
     if is_small is None:
         is_small = are_few(eg.reference for eg in examples)
@@ -247,7 +254,7 @@ def train_by_updates(
     pieces once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are pruned and quantized. Returns how the last
     training run ended."""
-    _, ner, training = linear
+    _, ner, training, _ = linear
     features, weights = linear_part(ner.model)
     layer = hidden_layer_of(ner.model) if trains_hidden_layer else None
     trainable = weights if layer is None else WithHiddenLayer(weights, layer)

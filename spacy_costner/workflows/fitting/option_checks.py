@@ -31,7 +31,7 @@ def check_fit_options(
     n_seeds (int): The number of training runs for each component.
     RAISES (ValueError): If the options can't be combined.
     """
-    nlp, _, training = linear
+    nlp, _, training, sourced = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     has_dev = not lacks_path(nlp.config.interpolate(), training["dev_corpus"])
     if len(ners) > 1 and (needs_improvement or has_cache):
@@ -50,6 +50,9 @@ def check_fit_options(
     # of a fold wouldn't be new to the model trained on the other folds.
     if needs_folds and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
+    sourced_ners = [ner.name for ner in ners if ner.name in sourced]
+    if needs_folds and sourced_ners:
+        raise ValueError(f"fit: components.{sourced_ners[0]}.source: {SEEN_BY_START}")
     if needs_folds and has_cache:
         raise ValueError(
             "fit: paths.dev: expected a development corpus with `cache` and `calibrate` or "

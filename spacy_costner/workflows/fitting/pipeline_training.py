@@ -53,7 +53,7 @@ def fit_linear(
     RETURNS (Fitted): The pipeline and the results. If training or evaluation is interrupted by
         Ctrl-C, this is the current state of the pipeline.
     """
-    nlp, _, training = linear
+    nlp, _, training, _ = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     with phase("train"):
         outcomes = train_components(linear, ners, corpora.train, path, n_seeds=n_seeds, cache=cache)
@@ -87,7 +87,7 @@ def train_components(
     """Train the components of a pipeline one by one. For the arguments, see `fit_linear`. Returns
     how the training of each component ended. If training is interrupted by Ctrl-C, the remaining
     components aren't trained."""
-    nlp, _, training = linear
+    nlp, _, training, _ = linear
 
     def save_unfinished(trained: TrainingResult) -> None:
         """Save the current state of the pipeline after an epoch, without scores."""

@@ -22,7 +22,7 @@ from ..corpora import are_few
 from ..evaluation.predictions import misaligned_note
 from ..fitting.fit_config import find_config, learn_vectors_for
 from ..fitting.fit_corpora import OnCorpus, ignore_corpus, read_training_corpus, report_corpus
-from ..fitting.folds import FoldTraining
+from ..fitting.folds import SEEN_BY_SOURCE, FoldTraining
 from ..fitting.linear_training import LinearPipeline, load_linear
 from ..fitting.pipeline_training import vocab_of_kept
 from .curve_forecast import Forecast, forecast_curve
@@ -110,7 +110,7 @@ def forecast(
 def check_component(linear: LinearPipeline) -> None:
     """Check that docs can be held out: there must be a single component to train, and it must not
     be initialized from another model."""
-    nlp, _, training = linear
+    nlp, ner, training, sourced = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     if len(ners) > 1:
         raise ValueError(
@@ -121,6 +121,8 @@ def check_component(linear: LinearPipeline) -> None:
             "forecast: initialize.after_init: expected null: the model to start from may have seen "
             "the docs that are held out"
         )
+    if ner.name in sourced:
+        raise ValueError(f"forecast: components.{ner.name}.source: {SEEN_BY_SOURCE}")
 
 
 def read_examples(
