@@ -21,6 +21,7 @@ from itertools import islice
 from math import exp, inf
 from typing import Any
 
+from spacy.attrs import ORTH
 from spacy.language import Language
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
@@ -174,6 +175,9 @@ class CostSensitiveNER(SavedPipe):
         self._tokenizer = nlp.tokenizer  # for `compare_reading`
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
         self._refused_labels: set[str] = set()  # labels that `_add_labels_of` couldn't add
+        # The docs that `update` has been called with, and their passages: see `_record_passages`.
+        self._updated_docs: set[int] = set()
+        self._passages_of_updates: set[int] = set()
         self.cfg = new_cfg(scheme, outside)
         # Both are updated if `cfg` is edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
@@ -401,6 +405,7 @@ class CostSensitiveNER(SavedPipe):
             get_examples(), self.model, self.annotation, expected_labels=self._expected(labels)
         )
         self.cfg.update(corpus.to_cfg(), raw_text=pack_raw_text(nlp))
+        self._forget_updates()
         self.cfg["labels_are_given"] = labels is not None
         self.objective.labels_are_given = labels is not None
         if labels is None:
@@ -468,9 +473,10 @@ class CostSensitiveNER(SavedPipe):
 
     @property
     def trained_on(self) -> Array1d:
-        """The sorted hashes of the passages that the component was initialized with (see
+        """The sorted hashes of the passages that the component was initialized or updated with (see
         `passage_ids`). With `start_from`, they include the hashes of the source pipeline. Empty for
         models saved by versions that didn't store hashes. Shape: (P,)"""
+        self._save_passages()
         return unpack_ids(self.cfg["trained_on"])
 
     @property
@@ -523,6 +529,7 @@ class CostSensitiveNER(SavedPipe):
         self._apply_gradients(sgd)
         losses[self.name] += loss
 
+        self._record_passages(examples)
         if self.cfg["untrained"]:
             self._mark_as_trained(examples)
         n_examples = max(self.cfg["n_examples"], 1)  # 0 before `initialize`
@@ -609,6 +616,43 @@ class CostSensitiveNER(SavedPipe):
             batch_labels.update(ent.label_ for ent in reference.ents)
         untrained = self.cfg["untrained"]
         self.cfg["untrained"] = [label for label in untrained if label not in batch_labels]
+
+    def _record_passages(self, examples: Sequence[Example]) -> None:
+        """Record the passages of a batch for `trained_on`, because `initialize` may not have read
+        them: a loaded component resumes training with other docs, and if a corpus is streamed,
+        `initialize` only sees the first 100 examples.
+
+        Hashing passages takes longer than comparing tokens, so a doc with the same tokens as an
+        earlier one is skipped. Most docs recur in every epoch.
+        """
+        for eg in examples:
+            tokens = hash(eg.reference.to_array(ORTH).tobytes())
+            if tokens not in self._updated_docs:
+                self._updated_docs.add(tokens)
+                self._passages_of_updates.update(passage_ids(eg.reference))
+
+    def _save_passages(self) -> None:
+        """Add the passages of recent updates to `cfg`."""
+        if not self._passages_of_updates:
+            return
+        ids = {*unpack_ids(self.cfg["trained_on"]).tolist(), *self._passages_of_updates}
+        self.cfg["trained_on"] = pack_ids(ids)
+        self._passages_of_updates.clear()
+
+    def _load_cfg(self, saved: Cfg) -> None:
+        """Load the settings and the calibration results: see `SavedPipe`."""
+        super()._load_cfg(saved)
+        self._forget_updates()
+
+    def _make_contents(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
+        """Create the contents of the files: see `SavedPipe`."""
+        self._save_passages()
+        return super()._make_contents(exclude)
+
+    def _forget_updates(self) -> None:
+        """Forget the docs of earlier updates. The weights no longer depend on them."""
+        self._updated_docs.clear()
+        self._passages_of_updates.clear()
 
     def get_loss(
         self,

@@ -15,6 +15,7 @@ from thinc.api import fix_random_seed
 
 from spacy_costner import chain
 from spacy_costner.pipeline.confidence import Confidence
+from spacy_costner.training.known_text import passage_ids
 
 from .. import oracle
 from ..support.batches import single
@@ -50,6 +51,29 @@ def test_training_anew_forgets_the_batches_before() -> None:
     fix_random_seed(0)
     second_loss = train(nlp, steps=3)["ner"]
     assert second_loss == pytest.approx(first_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_docs_of_updates_are_known_after_resumed_training(
+    is_saved: bool, trained: Language, tmp_path: Path
+) -> None:
+    """A component that resumes training isn't initialized with its new corpus. Its docs must be
+    recognised as known, so that `guarantee` refuses them. Training anew forgets them."""
+    nlp = copy_of(trained)
+    ner = nlp.get_pipe("ner")
+    text = "Nobody in this long sentence of ten words is known yet."
+    new_doc = Example.from_dict(nlp.make_doc(text), {"entities": []})
+    known_before = {*ner.trained_on.tolist()}
+
+    for _ in range(2):
+        nlp.update([new_doc], sgd=nlp.resume_training())
+    if is_saved:
+        nlp.to_disk(tmp_path)
+        ner = spacy.load(tmp_path).get_pipe("ner")
+
+    assert {*ner.trained_on.tolist()} == known_before | {*passage_ids(new_doc.reference)}
+    train(nlp, steps=1)
+    assert {*nlp.get_pipe("ner").trained_on.tolist()} == known_before
 
 
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
