@@ -218,10 +218,10 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Cluster all words with a vector in the vocab of the first training doc."""
+        """Cluster all words with a vector."""
         if not counts.word_counts:
             return {}  # no docs, so there is no vocab
-        return cluster_vectors(counts.vocabs[0], self.sizes)
+        return cluster_vectors(counts.vocab_with_vectors, self.sizes)
 
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:

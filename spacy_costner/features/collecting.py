@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.util import minibatch
+from spacy.vocab import Vocab
 
 from .column import Column, SavedColumns, reader_of
 from .counts import TrainingCounts
@@ -26,11 +27,15 @@ SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
 """The parts that are left out if they're empty."""
 
 
-def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
+def collect_columns(
+    docs: Iterable[Doc], template: Template, vocab: Vocab | None = None
+) -> list[Column]:
     """Create the columns of a template and collect their values.
 
     docs (Iterable[Doc]): The training docs, with entity annotations. They're read once and not kept
         in memory.
+    template (Template): The template of the columns.
+    vocab (Vocab | None): The vocab with the static vectors. If None, the vocab of the docs.
     RETURNS (list[Column]): The columns with their values.
     RAISES (ValueError): If a file in the template can't be read, or if static vectors or extension
         attributes that the template requires are missing.
@@ -39,19 +44,22 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     for column in columns:
         column.prepare()  # read its file, such as a gazetteer
 
-    counts = _count(docs, template, columns)
+    counts = _count(docs, template, columns, vocab)
     # The order matters, because some columns depend on the values of earlier columns.
     for column in columns:
         column.collect(counts)
     return columns
 
 
-def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -> TrainingCounts:
-    """Count everything that the columns require from the docs, in batches."""
+def _count(
+    docs: Iterable[Doc], template: Template, columns: Sequence[Column], vocab: Vocab | None
+) -> TrainingCounts:
+    """Count everything that the columns require from the docs, in batches. `vocab` contains the
+    static vectors: see `collect_columns`."""
     wants_labels = any(column.wants_labels for column in columns)
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
     label_counts = LabelCounts(attributes=[*template.memory], unit=template.memory_unit)
-    counts = TrainingCounts(labels=label_counts, strings=StringStore())
+    counts = TrainingCounts(labels=label_counts, strings=StringStore(), pipeline_vocab=vocab)
     reader = reader_of(columns)
 
     token_batches = [reader.read([])]  # so that there is at least one batch to join

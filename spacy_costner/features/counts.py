@@ -24,6 +24,8 @@ class TrainingCounts:
 
     labels (LabelCounts): How often each value had each label, if a column requires labels.
     strings (StringStore): The strings of values that may not be in the docs' vocabs.
+    pipeline_vocab (Vocab | None): The vocab of the pipeline, which contains its static vectors. The
+        docs may have other vocabs, without vectors. None if there is no pipeline.
     vocabs (list[Vocab]): The distinct vocabs of the docs, usually only one.
     word_counts (Counter[int]): How often each word occurs, by word key: see `Tokens`.
     lexemes (dict[int, Lexeme]): The lexeme of each word, by word key.
@@ -34,6 +36,7 @@ class TrainingCounts:
 
     labels: LabelCounts
     strings: StringStore
+    pipeline_vocab: Vocab | None = None
     vocabs: list[Vocab] = field(default_factory=list)
     word_counts: Counter[int] = field(default_factory=Counter)
     lexemes: dict[int, Lexeme] = field(default_factory=dict)
@@ -59,6 +62,14 @@ class TrainingCounts:
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)
+
+    @property
+    def vocab_with_vectors(self) -> Vocab:
+        """The vocab that contains the static vectors: the vocab of the pipeline or, without a
+        pipeline, of the first doc. There has to be at least one doc."""
+        if self.pipeline_vocab is not None:
+            return self.pipeline_vocab
+        return self.vocabs[0]
 
     def count_strings(self, name: str) -> Counter[str]:
         """Return how often each value of an attribute or column occurs, keyed by the value's text.

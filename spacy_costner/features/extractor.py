@@ -16,6 +16,7 @@ import numpy
 import srsly
 from spacy.strings import StringStore
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 from thinc.api import Optimizer
 from thinc.shims import Shim
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
@@ -280,9 +281,10 @@ class Features(Shim):
             return []
         return [column.slot_name(offset) for offset in column.offsets]
 
-    def build_vocab(self, docs: Iterable[Doc]) -> None:
-        """Build the feature vocabulary from docs with entity annotations: see `collect_columns`."""
-        self._set_columns(collect_columns(docs, self.template))
+    def build_vocab(self, docs: Iterable[Doc], vocab: Vocab | None = None) -> None:
+        """Build the feature vocabulary from docs with entity annotations. `vocab` contains the
+        static vectors: see `collect_columns`."""
+        self._set_columns(collect_columns(docs, self.template, vocab))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
         """Create a copy whose label memory only counts the given subset of the training docs, for a

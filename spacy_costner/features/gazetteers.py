@@ -24,6 +24,11 @@ LAST = "L"
 UNIT = "U"
 """The positions of tokens in a phrase. These are the values of the column."""
 
+MATCH_ID = "ENT_ID"
+"""The id of all phrases in a matcher. It's a symbol of spaCy, because every string store contains
+symbols. If a matcher is created in a memory zone, other strings may be removed from the string
+store at the end of the zone."""
+
 
 class GazetteerColumn(KeyColumn):
     """Gazetteer column. Its values are the positions of tokens in the gazetteer's phrases.
@@ -128,6 +133,6 @@ class Gazetteer:
             if matcher_vocab is vocab:
                 return matcher
         matcher = PhraseMatcher(vocab, attr="LOWER")
-        matcher.add("phrase", [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
+        matcher.add(MATCH_ID, [Doc(vocab, words=phrase.split()) for phrase in self.phrases])
         self._matcher = (vocab, matcher)
         return matcher

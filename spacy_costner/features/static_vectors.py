@@ -236,16 +236,18 @@ class VectorColumn(Column):
 
     def collect(self, counts: TrainingCounts) -> None:
         """Set the scale, so that the vectors of words in the training docs have the standard
-        deviation `STANDARD_DEVIATION`. Uses the vectors in the vocab of the first doc.
+        deviation `STANDARD_DEVIATION`.
 
         RAISES (ValueError): If there are no such vectors, they aren't finite, or they're all the
             same.
         """
         if not counts.word_counts:
             return  # no training docs
-        vectors = scaled_vectors(counts.vocabs[0].vectors, scale=1.0)
+        vocab = counts.vocab_with_vectors
+        vectors = scaled_vectors(vocab.vectors, scale=1.0)
         check_vectors(vectors.source)
-        lexemes = list(counts.lexemes.values())
+        # Floret vectors are computed from the strings in the vocab with the vectors.
+        lexemes = [vocab[lexeme.orth_] for lexeme in counts.lexemes.values()]
         n_times = [counts.word_counts[key] for key in counts.lexemes]
         self.coverage = measure_coverage(vectors, lexemes, n_times)
 

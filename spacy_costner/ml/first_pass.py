@@ -5,8 +5,10 @@ In shapes, B is the number of docs, N the number of tokens, L the number of labe
 tags, V the number of features, and M the number of weight rows for static vectors (see `weights`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any, NamedTuple
 
 import numpy
 import srsly
@@ -26,6 +28,19 @@ from .weights import SparseWeights, TableSize
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 """Function that returns the probability of O and of each label for each token in docs.
 Shape: (N, L + 1)"""
+
+
+class FirstPassFold(NamedTuple):
+    """What predicts the labels of the training docs in a fold. It was trained on the other folds.
+
+    features (Features): The features. Their label memory has only counted the other folds.
+    weights (SparseWeights): The weights of these features.
+    tags (Tags): The tags of the weights.
+    """
+
+    features: Features
+    weights: SparseWeights
+    tags: Tags
 
 
 class FirstPass(Shim):
@@ -66,7 +81,7 @@ class FirstPass(Shim):
         self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False  # docs aren't split
         # Only set in training: see `set_folds`.
-        self._folds: list[tuple[Features, SparseWeights]] = []
+        self._folds: list[FirstPassFold] = []
         self._fold_of_text: dict[int, int] = {}
 
     def set_folds(
@@ -83,7 +98,23 @@ class FirstPass(Shim):
         self._folds = []
         self._fold_of_text = fold_of_text
         for features, rows in folds:
-            self._folds.append((features, self.weights.with_rows(rows)))
+            self._folds.append(FirstPassFold(features, self.weights.with_rows(rows), self.tags))
+
+    @contextmanager
+    def keep_folds(self) -> Iterator[None]:
+        """Keep the folds when the model is loaded within this context. Otherwise, `from_bytes`
+        removes them. The folds are not affected by the loaded model: they keep the features and
+        tags that they were trained with, because its weight rows may belong to other features."""
+        # Loading modifies the features of the model, which the folds may share. Folds that share
+        # their features also share the copy.
+        copied_features = deepcopy([fold.features for fold in self._folds])
+        folds: list[FirstPassFold] = []
+        for fold, features in zip(self._folds, copied_features):
+            folds.append(fold._replace(features=features))
+        fold_of_text = self._fold_of_text
+        yield
+        self._folds = folds
+        self._fold_of_text = fold_of_text
 
     @property
     def can_predict(self) -> bool:
@@ -103,7 +134,7 @@ class FirstPass(Shim):
         if self.read_labels is not None:
             return self.read_labels(docs)
         if batch.text_ids is None or not self._folds:  # not in training, or no folds
-            return self._predict(self.weights, batch, docs)
+            return self._predict(self.weights, self.tags, batch, docs)
 
         n_labels = len(self.tags.labels)
         probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
@@ -119,18 +150,19 @@ class FirstPass(Shim):
             if fold == -1:
                 # These docs aren't in any fold, so the final weights weren't trained on them
                 # either.
-                weights = self.weights
+                weights, tags = self.weights, self.tags
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
                 # Each fold has a different label memory, so extract the features again. The fold's
                 # memory hasn't counted these docs, so they're treated like new docs.
-                features, weights = self._folds[fold]
+                features, weights, tags = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
-            probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)
+            of_fold = self._predict(weights, tags, batch_of_fold, docs_of_fold)
+            probabilities[is_in_fold] = select_labels(of_fold, tags.labels, self.tags.labels)
         return probabilities
 
     def _predict(
-        self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
+        self, weights: SparseWeights, tags: Tags, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
         """Predict the probability of O and of each label for each token with the given weights. The
         probability of a label is the sum of the probabilities of its tags. Shape: (N, L + 1)"""
@@ -138,8 +170,8 @@ class FirstPass(Shim):
         # docs: see `FeatureBatch.select_tokens`.)
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
-        marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
-        return marginals @ self.tags.has_label
+        marginals = chain.marginals(chain.constrain(potentials, tags.constraints))
+        return marginals @ tags.has_label
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Do nothing, because the first pass is trained before the second pass."""
@@ -192,3 +224,16 @@ class FirstPass(Shim):
         copied.tags = self.tags
         copied.weights = self.weights.with_rows(self.weights.rows)
         return copied
+
+
+def select_labels(
+    probabilities: Floats2d, labels: Sequence[str], selected: Sequence[str]
+) -> Floats2d:
+    """Select the probabilities of O and of some labels. The probabilities of all other labels are
+    added to the probability of O. Shapes: (N, labels + 1) to (N, selected + 1)"""
+    if tuple(labels) == tuple(selected):
+        return probabilities
+    columns = [labels.index(label) + 1 for label in selected]  # O comes first
+    of_selected = probabilities[:, columns]
+    of_others = numpy.delete(probabilities, columns, axis=1).sum(axis=1, keepdims=True)
+    return numpy.hstack([of_others, of_selected])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 from thinc.api import Model, NumpyOps, to_numpy
 from thinc.shims import Shim
 
@@ -263,10 +264,13 @@ def init(
             layer.allocate(features.n_hidden_rows, n_tags)
 
 
-def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
-    """Build the feature vocabulary from docs with entity annotations."""
+def build_vocab(
+    model: Model[list[Doc], Potentials], docs: Iterable[Doc], vocab: Vocab | None = None
+) -> None:
+    """Build the feature vocabulary from docs with entity annotations. `vocab` contains the static
+    vectors. If it's None, they are in the vocab of the docs."""
     features, _ = linear_part(model)
-    features.build_vocab(docs)
+    features.build_vocab(docs, vocab)
 
 
 def find_features(

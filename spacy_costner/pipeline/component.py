@@ -402,7 +402,11 @@ class CostSensitiveNER(SavedPipe):
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
 
         corpus = read_training_corpus(
-            get_examples(), self.model, self.annotation, expected_labels=self._expected(labels)
+            get_examples(),
+            self.model,
+            self.annotation,
+            self.vocab,
+            expected_labels=self._expected(labels),
         )
         self.cfg.update(corpus.to_cfg(), raw_text=pack_raw_text(nlp))
         self._forget_updates()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from spacy.vocab import Vocab
 from thinc.api import Model
 
 from ..annotation.settings import Annotation
@@ -46,6 +47,7 @@ def read_training_corpus(
     examples: Iterable[Example],
     model: Model,
     annotation: Annotation,
+    vocab: Vocab,
     *,
     expected_labels: set[str] | None,
 ) -> TrainingCorpus:
@@ -55,6 +57,8 @@ def read_training_corpus(
     examples (Iterable[Example]): The training examples, with annotated references.
     model (Model): The model of the component. Linear models are modified in place.
     annotation (Annotation): Where annotation is stored in docs.
+    vocab (Vocab): The vocab of the pipeline, which contains its static vectors. The references may
+        have other vocabs.
     expected_labels (set[str] | None): The labels of the spans to read, if the component has a
         `spans_key`. If None, spans with any label are read.
     RETURNS (TrainingCorpus): The labels and the counts.
@@ -77,7 +81,7 @@ def read_training_corpus(
     references = read_references()
     build_vocab = model.attrs.get("build_vocab")
     if build_vocab is not None:
-        build_vocab(model, references)
+        build_vocab(model, references, vocab)
     deque(references, maxlen=0)  # consume the docs that the model hasn't read
     return TrainingCorpus(labels, n_examples, times_of_passage)
 

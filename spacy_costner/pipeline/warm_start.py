@@ -4,6 +4,7 @@ For example, a model trained with the likelihood can be trained further with a d
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from spacy.language import Language
 from spacy.util import load_model
 from thinc.api import Model
 
+from ..ml import first_pass_of
 from ..training.known_text import pack_ids
 from .component import CostSensitiveNER
 
@@ -60,8 +62,12 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
             if value != trained_value:
                 raise ValueError(f"{where}: expected {setting} {value!r}, got {trained_value!r}")
 
+        # The trained first pass may have seen the training docs. The folds haven't.
+        first_pass = first_pass_of(models[name])
+        keep_folds = nullcontext() if first_pass is None else first_pass.keep_folds()
         try:
-            models[name].from_bytes(trained_models[name].to_bytes())
+            with keep_folds:
+                models[name].from_bytes(trained_models[name].to_bytes())
         except Exception as error:
             raise ValueError(
                 f"{where}: expected the model that the config describes: {error}"

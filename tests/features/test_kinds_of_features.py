@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import pytest
 import srsly
+from spacy.strings import StringStore
 from spacy.tokens import Doc, Span, Token
 from spacy.vocab import Vocab
 from thinc.types import Ints2d
@@ -41,7 +42,12 @@ def length() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def vocab() -> Vocab:
     """A vocab with static vectors of four words."""
-    vocab = Vocab(strings=VOCAB.strings, lex_attr_getters=VOCAB.lex_attr_getters)
+    return vocab_with_vectors(VOCAB.strings)
+
+
+def vocab_with_vectors(strings: StringStore) -> Vocab:
+    """A vocab with the static vectors of four words, and other strings."""
+    vocab = Vocab(strings=strings, lex_attr_getters=VOCAB.lex_attr_getters)
     for i, word in enumerate(["New", "York", "Rome", "and"]):
         vocab.set_vector(word, numpy.eye(4, dtype="float32")[i])
     return vocab
@@ -50,8 +56,13 @@ def vocab() -> Vocab:
 @pytest.fixture(scope="module")
 def docs(vocab: Vocab) -> list[Doc]:
     """The docs of `TEXTS`, in which "Rome" is an entity."""
+    return docs_of(vocab, TEXTS)
+
+
+def docs_of(vocab: Vocab, texts: list[str]) -> list[Doc]:
+    """Docs of texts, in which "Rome" is an entity."""
     docs = []
-    for text in TEXTS:
+    for text in texts:
         words = text.split()
         doc = Doc(vocab, words=words, pos=["PROPN" if word.istitle() else "X" for word in words])
         cities = [token.i for token in doc if token.text == "Rome"]
@@ -210,6 +221,28 @@ def test_a_saved_kind_finds_the_same(features: Features, docs: list[Doc]) -> Non
             numpy.testing.assert_array_equal(
                 features_and_vectors(same_batch), features_and_vectors(batch)
             )
+
+
+@pytest.mark.parametrize("other_words", ["Zoe waits", "Zoe learns a phrase"])
+def test_a_kind_finds_the_same_in_memory_zones_and_after_them(
+    other_words: str, features: Features, docs: list[Doc]
+) -> None:
+    """At the end of a zone, the strings and lexemes that were new in it are removed. One of them
+    may also be the name of something that is cached."""
+    loaded = Features(features.template).from_bytes(features.to_bytes())
+    vocab = vocab_with_vectors(StringStore())
+    found: list[Ints2d] = []
+    with vocab.memory_zone():
+        find(loaded, docs_of(vocab, [other_words]))
+        found.append(features_and_vectors(find(loaded, docs_of(vocab, TEXTS))))
+    assert "Zoe" not in vocab.strings
+    with vocab.memory_zone():
+        found.append(features_and_vectors(find(loaded, docs_of(vocab, TEXTS))))
+    found.append(features_and_vectors(find(loaded, docs_of(vocab, TEXTS))))
+
+    expected = features_and_vectors(find(features, docs))
+    for rows_and_vectors in found:
+        numpy.testing.assert_array_equal(rows_and_vectors, expected)
 
 
 def test_without_training_docs_no_token_has_features(features: Features, docs: list[Doc]) -> None:

@@ -620,6 +620,30 @@ def test_floret_has_a_vector_for_every_word() -> None:
     assert_allclose(read_vectors(batch), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [{"include_static_vectors": True}, {"vectors": [2]}])
+def test_vectors_are_of_the_pipeline_if_docs_have_another_vocab(
+    settings: dict[str, Any], vocab: Vocab
+) -> None:
+    """Such as references that were read before the pipeline was created."""
+    windows = {"ORTH": 1, "vectors": 1, "static_vectors": 1}
+    expected = Features(Template(windows=windows, **settings))
+    expected.build_vocab(docs_of(vocab))
+    features = Features(Template(windows=windows, **settings))
+    features.build_vocab(docs_of(blank_vocab()), vocab)
+    assert features.to_bytes() == expected.to_bytes()
+    assert features.names() == expected.names()
+
+
+def test_floret_vectors_are_computed_for_words_of_docs_with_another_vocab() -> None:
+    """The vocab with the vectors doesn't contain these words."""
+    template = Template(windows={"ORTH": 1}, include_static_vectors=True)
+    expected = Features(template)
+    expected.build_vocab(docs_of(floret_vocab()))
+    features = Features(template)
+    features.build_vocab(docs_of(blank_vocab()), floret_vocab())
+    assert features.to_bytes() == expected.to_bytes()
+
+
 def test_predictions_with_floret_are_the_scores_of_training() -> None:
     vocab = floret_vocab()
     model = crf(vocab)

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
@@ -19,6 +20,7 @@ from spacy_costner.annotation.equal_texts import text_id
 from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_groups
 from spacy_costner.features.shares import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
+from spacy_costner.pipeline.warm_start import make_start_from
 from spacy_costner.training.folds import divide_by_words, find_first_pass_folds
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, expectations
 
@@ -201,44 +203,116 @@ def test_each_fold_has_docs_of_each_kind_of_targets(
         assert max(n_docs_of_fold.values()) - min(n_docs_of_fold.values()) <= 1
 
 
+def names_with_random_labels(nlp: Language, n_docs: int, labels: str = "XY") -> list[Example]:
+    """Docs of three names, each of which occurs twice and in no other doc. Their labels are drawn
+    by lot."""
+    rng = random.Random(0)
+    batch: list[Example] = []
+    for i in range(n_docs):
+        words: list[str] = []
+        tags: list[str] = []
+        for j in range(3):
+            words += [f"Name{3 * i + j}"] * 2
+            tags += [f"B-{rng.choice(labels)}"] * 2
+        doc = Doc(nlp.vocab, words=words)
+        batch.append(Example(doc, Doc(nlp.vocab, words=words, ents=tags)))
+    return batch
+
+
+def share_of_right_tokens(nlp: Language, examples: list[Example], is_train: bool) -> float:
+    """How many tokens get the right label from the first pass. The labels are X and Y."""
+    model = nlp.get_pipe("ner").model
+    first_pass = first_pass_of(model)
+    assert first_pass is not None
+    features, _ = linear_part(model)
+    labels: list[int] = []
+    for eg in examples:
+        labels += [["", "X", "Y"].index(token.ent_type_) for token in eg.reference]
+    docs = [eg.predicted for eg in examples]
+    probs = first_pass.predict(features.find(docs, is_train=is_train), docs)
+    numpy.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
+    return float((probs.argmax(axis=1) == labels).mean())
+
+
+def training_probabilities(nlp: Language, examples: list[Example]) -> numpy.ndarray:
+    """The probabilities of labels that the second pass is trained with."""
+    model = nlp.get_pipe("ner").model
+    first_pass = first_pass_of(model)
+    assert first_pass is not None
+    features, _ = linear_part(model)
+    docs = [eg.predicted for eg in examples]
+    return first_pass.predict(features.find(docs, is_train=True), docs)
+
+
 def test_the_first_pass_of_a_training_doc_was_not_trained_on_it() -> None:
     """With labels drawn by lot, a model that has seen a doc knows them. The labels that the second
     pass is trained with are right by chance, which is half of them. Half the docs have a copy at
     the other end of the corpus."""
     nlp = pipeline(model=with_first_pass(SPARSE))
-    rng = random.Random(0)
-    batch: list[Example] = []
-    for i in range(40):
-        words: list[str] = []
-        tags: list[str] = []
-        for j in range(3):
-            words += [f"Name{3 * i + j}"] * 2
-            tags += [f"B-{rng.choice('XY')}"] * 2
-        doc = Doc(nlp.vocab, words=words)
-        batch.append(Example(doc, Doc(nlp.vocab, words=words, ents=tags)))
+    batch = names_with_random_labels(nlp, 40)
     batch += [Example(eg.predicted.copy(), eg.reference) for eg in batch[:20]]
 
     nlp.initialize(lambda: batch)
 
-    ner = nlp.get_pipe("ner")
-    first_pass = first_pass_of(ner.model)
-    assert first_pass is not None
-    features, _ = linear_part(ner.model)
-
-    def share_of_right_tokens(examples: list[Example], is_train: bool) -> float:
-        labels: list[int] = []
-        for eg in examples:
-            labels += [["", "X", "Y"].index(token.ent_type_) for token in eg.reference]
-        docs = [eg.predicted for eg in examples]
-        probs = first_pass.predict(features.find(docs, is_train=is_train), docs)
-        numpy.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
-        return float((probs.argmax(axis=1) == labels).mean())
-
     with_copy = batch[:20]
     without_copy = batch[20:40]
     for examples_of_half in (with_copy, without_copy):
-        assert share_of_right_tokens(examples_of_half, is_train=False) > 0.9
-        assert 0.3 < share_of_right_tokens(examples_of_half, is_train=True) < 0.7
+        assert share_of_right_tokens(nlp, examples_of_half, is_train=False) > 0.9
+        assert 0.3 < share_of_right_tokens(nlp, examples_of_half, is_train=True) < 0.7
+
+
+MEMORY = {**FEATURES, "memory": {"LOWER": 0}}
+
+
+@pytest.mark.parametrize("n_other_docs", [0, 10], ids=["same_docs", "more_docs"])
+@pytest.mark.parametrize(
+    "model",
+    [with_first_pass(SPARSE), with_first_pass(HYBRID), {**SPARSE, "features": MEMORY}],
+    ids=["sparse", "hybrid", "memory"],
+)
+def test_the_first_pass_to_start_from_does_not_predict_its_own_training_docs(
+    model: dict[str, Any], n_other_docs: int, tmp_path: Path
+) -> None:
+    """The trained pipeline knows the labels, which were drawn by lot. If it has seen more docs, its
+    features have other weight rows, and its label memory has more counts."""
+    trained = pipeline(model=model)
+    batch = names_with_random_labels(trained, 40 + n_other_docs)
+    batch.reverse()
+    trained.initialize(lambda: batch)
+    # With weights of 0, the features would not be saved.
+    weights_of_second_pass = linear_part(trained.get_pipe("ner").model)[1]
+    weights_of_second_pass.emissions[:] = 1
+    trained.to_disk(tmp_path / "model")
+
+    nlp = pipeline(model=model)
+    batch = names_with_random_labels(nlp, 40)
+    nlp.initialize(lambda: batch)
+    expected = training_probabilities(nlp, batch)
+    make_start_from(tmp_path / "model")(nlp)
+
+    assert share_of_right_tokens(nlp, batch, is_train=False) > 0.9
+    assert 0.3 < share_of_right_tokens(nlp, batch, is_train=True) < 0.7
+    numpy.testing.assert_array_equal(training_probabilities(nlp, batch), expected)
+
+
+def test_labels_that_the_first_pass_to_start_from_lacks_are_outside(tmp_path: Path) -> None:
+    """A label that was added to the trained pipeline after its initialization. The folds know it,
+    the first pass of the trained pipeline doesn't."""
+    trained = pipeline(model=with_first_pass(SPARSE))
+    x_and_y = names_with_random_labels(trained, 20)
+    trained.initialize(lambda: x_and_y)
+    trained.get_pipe("ner").add_label("Z")
+    trained.to_disk(tmp_path / "model")
+
+    nlp = pipeline(model=with_first_pass(SPARSE))
+    batch = names_with_random_labels(nlp, 20, labels="XYZ")
+    nlp.initialize(lambda: batch)
+    with_z = training_probabilities(nlp, batch)
+    make_start_from(tmp_path / "model")(nlp)
+
+    expected = with_z[:, :3].copy()
+    expected[:, 0] += with_z[:, 3]
+    numpy.testing.assert_allclose(training_probabilities(nlp, batch), expected, atol=1e-6)
 
 
 def test_the_label_memory_of_the_first_pass_has_not_counted_the_docs_that_it_predicts() -> None:

@@ -1,4 +1,4 @@
-"""Tests of commands with static vectors: `init`, `fit`, `check` and `explain`."""
+"""Tests of commands with static vectors: `init`, `fit`, `audit`, `check` and `explain`."""
 
 import json
 import shutil
@@ -113,6 +113,39 @@ def test_calibration_on_folds_has_vectors(folder: Path) -> None:
     )
     assert fitted.held_out is not None
     assert fitted.held_out["ents_f"] == 1.0
+
+
+CLUSTERS = {"include_static_vectors": False, "vectors": [2]}
+
+
+@pytest.mark.parametrize(
+    "jobs, features",
+    [
+        (1, {}),
+        pytest.param(2, {}, marks=pytest.mark.slow),
+        pytest.param(1, CLUSTERS, marks=pytest.mark.slow),
+        pytest.param(2, CLUSTERS, marks=pytest.mark.slow),
+    ],
+    ids=["one_job", "two_jobs", "clusters", "clusters_two_jobs"],
+)
+def test_audit_has_vectors(jobs: int, features: dict[str, Any], folder: Path) -> None:
+    """The docs to audit are read without the vectors. The models of the folds are trained with
+    them, so they know words that are new to them, and find no mistakes."""
+    config_path = folder / "config.cfg"
+    config_path.write_text(init(lang="xx", vectors=str(folder / "vectors")), encoding="utf8")
+    config = load_config(config_path)
+    ner_model = config["components"]["ner"]["model"]
+    ner_model["features"].update(features)
+    if features:
+        ner_model["hidden"] = 0  # the layer's inputs are static vectors
+    config.to_disk(config_path)
+
+    output = folder / "suspects.jsonl"
+    options = ["--folds", 2, "--jobs", jobs, "--output", output]
+    result = run("audit", config_path, folder / "train.spacy", *options)
+
+    assert result.exit_code == 0, result.output
+    assert "no alternative is more probable than the annotation" in result.output
 
 
 @pytest.mark.parametrize("model", ["linear", "hybrid", "cnn"])
