@@ -92,7 +92,7 @@ def distill(
     gold_weight (float): Weight of each doc in the annotated corpus. Docs annotated by teachers have
         the weight 1.
     n_seeds (int): Number of times a linear student is trained. The weights are averaged.
-    reading (ReadOptions): The options for reading the texts and the annotated corpus.
+    reading (ReadOptions): The options for reading the texts, the answers and the annotated corpus.
     RETURNS (Distilled): The path of the student, and the scores.
     RAISES (ValueError): If the arguments, teachers and student config are incompatible; if
         something in the output folder must not be overwritten; or if a text or an answer can't be
@@ -140,7 +140,7 @@ def distill(
             """Read all answers, either from the JSONL file or from the teachers. The teachers only
             run the first time, and their saved answers are read afterwards."""
             if has_file:
-                return read_answers(blank, Path(teachers[0]))
+                return read_answers(blank, Path(teachers[0]), reading)
             return save_answers(
                 pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
             )

@@ -248,18 +248,19 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
     return chosen_entities
 
 
-def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
+def read_answers(nlp: Language, path: Path, reading: ReadOptions = DEFAULTS) -> Iterator[Doc]:
     """Read answers from a corpus, which may come from any source. In texts and spans, a span may
     have a score from 0 to 1, its confidence. Entities without a score have the confidence 1.
 
     nlp (Language): The pipeline that tokenizes the texts.
     path (Path): The corpus, usually a JSONL file.
+    reading (ReadOptions): The options for reading the corpus.
     YIELDS (Doc): The answers. Rejected and ignored texts and empty docs are skipped. A warning is
         issued for each problem: see `read_docs`.
     RAISES (CorpusError): If the corpus can't be read, or a score isn't a number from 0 to 1.
     """
     scores_of_docs = SpanScores()
-    for doc in read_docs(nlp, path, scores=scores_of_docs):
+    for doc in read_docs(nlp, path, reading, scores=scores_of_docs):
         scores = dict.fromkeys(entities_of(doc), 1.0)
         scores.update(scores_of_docs.get(doc, {}))
         write_scores(doc, scores)

@@ -14,7 +14,7 @@ from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.readers import read_texts
+from spacy_costner.readers import ReadOptions, read_texts
 from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.tags import Tags
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
@@ -413,6 +413,22 @@ def test_answers_can_be_tokens_and_tags(tmp_path: Path) -> None:
     (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
 
     assert read_scores(doc) == {PERSON: 1.0, NEW_YORK: 1.0}
+
+
+def test_answers_are_read_with_the_options_for_reading(config: Config, tmp_path: Path) -> None:
+    """Two of three annotators agree on Ana. The key of the text has to be set."""
+    ana = {"value": {"start": 0, "end": 3, "labels": ["PER"]}}
+    data = {"text": "A title", "body": "Ana saw her"}
+    tasks = [{"data": data, "annotations": [{"result": result}]} for result in ([ana], [], [ana])]
+    (tmp_path / "answers.json").write_text(json.dumps(tasks), encoding="utf8")
+    config["training"]["max_epochs"] = 1
+    reading = ReadOptions(text_key="body", conflicts="majority")
+
+    with pytest.warns(UserWarning, match="the majority annotation is kept"):
+        distill([str(tmp_path / "answers.json")], config, [], tmp_path, reading=reading)
+
+    (doc,) = train_docs(tmp_path)
+    assert doc.text == data["body"] and entities_of(doc) == [PERSON]
 
 
 def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_path: Path) -> None:
