@@ -54,6 +54,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "tree.json").write_text('{"place": {"city": {}, "country": {}}}')
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
+    (path / "by_label.csv").write_text(
+        "gold,city,town,street,O\ncity,0,1,1,38\ntown,1,0,1,5\nstreet,1,1,0,5\nO,2,2,2,0\n"
+    )
+    (path / "equals.csv").write_text("gold,c,a=b,O\nc,0,1,2\na=b,1,0,5\nO,2,2,0\n")
     (path / "city_only.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
     write_docs(path / "empty.spacy", [("No", "O")])
     write_docs(path / "few.spacy", [("Oslo", "B-city")] * (FEW_SENTENCES - 1))
@@ -146,6 +150,10 @@ def test_configs_train_for_a_step(
         ("--transformer bert", "expected --model transformer, got --model linear"),
         ("--miss -1", "Cost: miss: expected a finite number of at least 0, got -1.0"),
         ("--tree none.json", "HierarchicalCost: tree: none.json: expected a JSON or YAML"),
+        (
+            "--decoding threshold --cost equals.csv",
+            "--decoding threshold: labels with different thresholds: expected names that a",
+        ),
         ("--train corpus.spacy --tree people.json", "tree: people.json: "),
         ("--train corpus.spacy --cost city_only.csv", "matrix: city_only.csv: expected a cost for"),
         ("--train empty.spacy", "empty.spacy: expected docs with entities, got none in 1"),
@@ -254,6 +262,23 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         # A miss costs 4 and a false alarm 1: 1 - 4 / (4 + 1) = 0.2, see docs/decoding.md.
         ({**THRESHOLD, "aim": "cost"}, "decoding.threshold", 0.2),
         ({**THRESHOLD, "aim": "f"}, "decoding.threshold", 0.5),
+        # In the tree, a miss and a false alarm cost 3; the given cost of a miss is added to that:
+        # 1 - 8 / (8 + 3). Other mistakes don't cost more than in the tree.
+        ({**THRESHOLD, **TREE, "miss": 0}, "decoding.threshold", 0.5),
+        ({**THRESHOLD, **TREE, "miss": 5}, "decoding.threshold", 0.2727),
+        (
+            {**THRESHOLD, "cost": "hamming", "miss": 0, "false_alarm": 9},
+            "decoding.threshold",
+            0.9091,
+        ),
+        # In the matrix, a miss costs 5 and a false alarm 2: 1 - 5 / (5 + 2).
+        ({**THRESHOLD, "cost": "costs.csv", "miss": None}, "decoding.threshold", 0.2857),
+        ({**THRESHOLD, "cost": "costs.csv", "miss": None}, "decoding.labels", {}),
+        # In this one, towns and streets are like that, and a missed city costs 38.
+        ({**THRESHOLD, "cost": "by_label.csv", "miss": None}, "decoding.threshold", 0.2857),
+        ({**THRESHOLD, "cost": "by_label.csv", "miss": None}, "decoding.labels", {"city": 0.05}),
+        # Where nothing costs anything, the threshold is even.
+        ({**THRESHOLD, "miss": 0, "false_alarm": 0}, "decoding.threshold", 0.5),
     ],
 )
 def test_settings_follow_from_options(options: Any, path: str, value: Any) -> None:
