@@ -91,7 +91,7 @@ def make_values(plan: Plan) -> TemplateValues:
     options = plan.options
     corpus = plan.corpus
     costs = plan.costs
-    sizes = choose_sizes(options.model, corpus)
+    sizes = choose_sizes(options.model, corpus, n_losses=len(plan.losses))
 
     # The config defines the cost once, in the scorer. Loss and decoding refer to it.
     cost_block = costs.block(plan.aim)
@@ -107,7 +107,7 @@ def make_values(plan: Plan) -> TemplateValues:
         plan.losses,
         cost_or_reference,
         multiplier=choose_multiplier(cost_block, costs.files, corpus),
-        epochs=choose_epochs(plan.losses, sizes),
+        epochs=choose_epochs(plan.losses, sizes.n_epochs),
     )
     thresholds: dict[str, float] = {}
     if cost_block is not None and plan.aim == "cost":
