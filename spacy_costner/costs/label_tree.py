@@ -152,7 +152,7 @@ def _read_nodes(path: str | Path, where: str) -> Any:
     try:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)
-        text = Path(path).read_text(encoding="utf8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # skips a byte order mark
         # The hook rejects duplicate names. By default, JSON uses the last value.
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:

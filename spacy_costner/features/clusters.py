@@ -252,7 +252,8 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     RAISES (ValueError): If the file can't be read or has a different format.
     """
     try:
-        text = Path(path).read_text(encoding="utf8")
+        # "utf-8-sig" skips a byte order mark, which would become part of the first path.
+        text = Path(path).read_text(encoding="utf-8-sig")
         words_and_clusters: list[tuple[str, Any]] = []
         if text.lstrip().startswith("{"):
             words_and_clusters.extend(json.loads(text).items())

@@ -84,7 +84,8 @@ class Gazetteer:
         RAISES (ValueError): If the file can't be read.
         """
         try:
-            lines = Path(path).read_text(encoding="utf8").splitlines()
+            # "utf-8-sig" skips a byte order mark, which would become part of the first phrase.
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(
                 "spacy_costner.Features: gazetteers: expected a UTF-8 text file, but could not "

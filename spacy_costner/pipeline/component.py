@@ -40,12 +40,13 @@ from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
 from ..losses import LossSchedule
-from ..ml import first_pass_of
+from ..ml import first_pass_of, is_linear
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
+from ..training.stages import warn_of_unused_loss
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .calibration_state import CalibrationState
@@ -400,6 +401,8 @@ class CostSensitiveNER(SavedPipe):
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
         check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
+        counted = None if is_linear(self.model) else get_examples
+        warn_of_unused_loss(self.objective.loss, nlp, counted, self.name)
 
         corpus = read_training_corpus(
             get_examples(),

@@ -59,16 +59,20 @@ class RawFiles(NamedTuple):
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     """List the files with raw text. In folders, files that can't be text or that describe the
     corpus are skipped. Paths that aren't folders are listed without being checked. If one doesn't
-    exist or isn't text, an error is raised when it is read.
+    exist or isn't text, an error is raised when it is read. A file is listed once, even if several
+    paths lead to it, e.g. itself and its folder, because its words would otherwise count twice.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
     RETURNS (RawFiles): The files to read, and the skipped files.
     RAISES (CorpusError): If a folder contains no text.
     """
-    files = RawFiles(paths=[], skipped=[])
+    # The paths of the files, keyed by their identity. If a file has several paths, the first one is
+    # kept.
+    path_of_file: dict[Path, Path] = {}
+    skipped_of_file: dict[Path, Path] = {}
     for path in paths:
         if path == STANDARD_INPUT or not path.is_dir() or is_dataset(path):
-            files.paths.append(path)
+            path_of_file.setdefault(identify(path), path)
             continue
         readable: list[Path] = []
         for file in corpus_files(path):
@@ -79,9 +83,22 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
                 readable.append(file)
         if not readable:
             raise CorpusError(f"{path}: expected a folder with text files, found none")
-        files.paths.extend(readable)
-        files.skipped.extend(find_skipped(path, readable))
-    return files
+        for file in readable:
+            path_of_file.setdefault(identify(file), file)
+        for file in find_skipped(path, readable):
+            skipped_of_file.setdefault(identify(file), file)
+    # A file that is skipped in its folder is read if it is also specified itself.
+    skipped = [path for file, path in skipped_of_file.items() if file not in path_of_file]
+    return RawFiles([*path_of_file.values()], skipped)
+
+
+def identify(path: Path) -> Path:
+    """Return a path that is the same for all paths of a file: absolute and without links. A text of
+    brat is identified by its annotation file, because both files contain the same text."""
+    file = path.resolve()
+    if is_text_of_brat(file):
+        return file.with_suffix(BRAT_ANNOTATION)
+    return file
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:

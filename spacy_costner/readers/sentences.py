@@ -331,7 +331,8 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
         if not info_path.is_file():
             continue
         try:
-            info = json.loads(info_path.read_text(encoding="utf8"))
+            text = info_path.read_text(encoding="utf-8-sig")  # skips a byte order mark
+            info = json.loads(text)
         except (ValueError, RecursionError) as error:
             place = FilePlace(info_path, getattr(error, "lineno", 1))
             raise place.refuse(f"expected JSON: {error}") from None

@@ -165,19 +165,30 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     RETURNS (Evaluations | None): The evaluations, or None if the corpus is a stream.
     RAISES (ValueError, OSError): If the config is invalid, or the corpus can't be read.
     """
-    config = Config(Language.default_config).merge(config).interpolate()
-    if nlp is None:
-        nlp_settings = {**config["nlp"], "pipeline": [], "disabled": []}
-        nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
-
+    config = complete_config(config)
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
     # `registry.resolve` only resolves nested blocks, so wrap the callback (which may be null) in an
     # outer block with an arbitrary name.
     outer_block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
     resolved = registry.resolve(outer_block)
     before_init = resolved["callbacks"]["before_init"]
-    (corpus,) = resolve_dot_names(config, [training["train_corpus"]])
-    return count_evaluations(training, corpus(nlp), before_init)
+    return count_evaluations(training, read_examples(config, nlp), before_init)
+
+
+def complete_config(config: Config) -> Config:
+    """Fill in the missing settings of a config with spaCy's defaults, and interpolate variables."""
+    return Config(Language.default_config).merge(config).interpolate()
+
+
+def read_examples(config: Config, nlp: Language | None = None) -> Iterable[Example]:
+    """Read the training corpus of a complete config. For the pipeline and errors, see
+    `read_evaluations`."""
+    if nlp is None:
+        nlp_settings = {**config["nlp"], "pipeline": [], "disabled": []}
+        nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
+    (corpus,) = resolve_dot_names(config, [config["training"]["train_corpus"]])
+    examples: Iterable[Example] = corpus(nlp)
+    return examples
 
 
 def make_evaluate_each_epoch() -> Callable[[Language], Language]:

@@ -207,7 +207,8 @@ def learn_with_corpus(
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the text of a training corpus. Vectors from an earlier run in
-    the output directory are overwritten.
+    the output directory are overwritten. If the training corpus is also part of the raw text, it is
+    read once.
 
     raw_paths (Sequence[Path]): Files and directories of text. See `learn_vectors`.
     train_path (Path | None): The training corpus, if any.

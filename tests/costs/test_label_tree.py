@@ -94,10 +94,11 @@ def test_the_ancestor_at_a_level_is_counted_from_the_top() -> None:
     ],
 )
 @pytest.mark.parametrize("path_type", [str, Path])
+@pytest.mark.parametrize("encoding", ["utf8", "utf-8-sig"], ids=["plain", "byte order mark"])
 def test_a_tree_can_stand_in_a_json_or_yaml_file(
-    tmp_path: Path, name: str, text: str, path_type: type
+    tmp_path: Path, name: str, text: str, encoding: str, path_type: type
 ) -> None:
-    (tmp_path / name).write_text(text, encoding="utf8")
+    (tmp_path / name).write_text(text, encoding=encoding)
 
     tree = make_tree(path_type(tmp_path / name), "tree")
 

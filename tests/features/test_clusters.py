@@ -109,6 +109,13 @@ def test_only_line_breaks_end_a_line_of_clusters(tmp_path: Path) -> None:
     assert read_clusters(path) == {"Os\u2028lo": ["0110"], "go\x85": ["10"]}
 
 
+@pytest.mark.parametrize("text", ["0110\tOslo\t3\n", '{"Oslo": "0110"}'], ids=["lines", "JSON"])
+def test_a_byte_order_mark_is_not_part_of_a_cluster(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "brown"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_clusters(path) == {"Oslo": ["0110"]}
+
+
 def test_a_number_is_one_cluster(tmp_path: Path) -> None:
     """The number 11011 is no path of bits, so the word isn't in the cluster 1101, too."""
     path = tmp_path / "numbers.json"

@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, Template
+from spacy_costner.features.gazetteers import Gazetteer
 from spacy_costner.features.words import character_type, flag
 
 from ..support.linear import found_names
@@ -217,6 +218,12 @@ def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
     york = ["U"]
     in_new_in_new = ["", "", "", "", ""]  # the last token is "."
     assert positions == [*in_new_york_city_12_il2_in, *york, *in_new_in_new]
+
+
+def test_a_byte_order_mark_is_not_part_of_a_phrase(tmp_path: Path) -> None:
+    path = tmp_path / "places.txt"
+    path.write_bytes(b"\xef\xbb\xbfNew York\r\nOslo\r\n")
+    assert Gazetteer.from_file(path).phrases == ["New York", "Oslo"]
 
 
 def test_saved_gazetteers_find_the_same(tmp_path: Path) -> None:

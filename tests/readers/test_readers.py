@@ -383,7 +383,8 @@ def test_words_with_names_of_tags_are_read(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("info_file", ["dataset_info.json", "dataset_infos.json", None])
 def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Path) -> None:
-    """The names of the tags are in a file next to the corpus, or in the setting `tag_names`."""
+    """The names of the tags are in a file next to the corpus, which may have a byte order mark, or
+    in the setting `tag_names`."""
     rows = []
     for words, numbers in zip(WORDS, TAG_NUMBERS, strict=True):
         rows.append({"tokens": words, "ner_tags": numbers})
@@ -394,7 +395,7 @@ def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Pa
         info: dict[str, Any] = {"features": {"ner_tags": labels}}
         if info_file == "dataset_infos.json":  # has a description for each configuration
             info = {"default": info}
-        write_text(tmp_path / info_file, json.dumps(info))
+        write_text(tmp_path / info_file, "\ufeff" + json.dumps(info))
 
     docs = read_corpus(path, tag_names=TAG_NAMES if info_file is None else None)
 

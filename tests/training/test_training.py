@@ -469,6 +469,7 @@ SCHEDULE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*the last loss is never used")  # as nothing is trained
 @pytest.mark.parametrize(
     "loss, n_sentences, n_weights, is_at_once",
     [

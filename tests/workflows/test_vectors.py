@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +19,7 @@ from spacy.vocab import Vocab
 from spacy_costner.readers import raw_text
 from spacy_costner.readers.raw_text import BoundedPipeline, cut_line, find_raw_files, map_docs
 from spacy_costner.workflows import vectors as module
-from spacy_costner.workflows.vectors import learn_vectors
+from spacy_costner.workflows.vectors import learn_vectors, learn_with_corpus
 
 from ..support.commands import run
 from ..support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES
@@ -93,9 +94,10 @@ def test_the_same_text_and_seed_make_the_same_files(sources: Path, tmp_path: Pat
 
 
 def test_json_has_what_was_learned(sources: Path, tmp_path: Path) -> None:
-    """The file is given twice, so its tokens count twice."""
+    """There are two files with the same text, so its tokens count twice."""
+    copied = shutil.copy(sources / "raw.txt", tmp_path / "copy.txt")
     options = (*OPTIONS, "--output", tmp_path / "vectors", "--json")
-    result = run("vectors", sources / "raw.txt", sources / "raw.txt", *options)
+    result = run("vectors", sources / "raw.txt", copied, *options)
     learned = json.loads(result.stdout)
     assert learned["n_tokens"] == 2 * N_TOKENS
     assert (learned["n_words"], learned["dim"], learned["wanted_dim"]) == (15, 9, 9)
@@ -186,6 +188,34 @@ def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) ->
     # Of a.txt and b.txt, and the one word of long.txt.
     assert f"{2 * N_TOKENS + 1} tokens" in result.output
     assert f"skipped (not text, or about the texts): {folder / 'README.md'}, " in result.output
+
+
+def test_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they are given by several paths: by their folders, links, or a relative path. A file
+    that is about the corpus is read if it is given itself, so it isn't skipped."""
+    folder = tmp_path / "texts"
+    (folder / "more").mkdir(parents=True)
+    for name in ("a.txt", "more/b.txt", "more/c.txt", "README.md", "empty.txt"):
+        (folder / name).write_text("" if name == "empty.txt" else "Oslo", encoding="utf8")
+    (folder / "more/c.ann").write_text("T1\tLOC 0 4\tOslo\n")
+    (tmp_path / "link.txt").symlink_to(folder / "a.txt")
+    monkeypatch.chdir(folder)
+    more = folder / "more"
+    paths = [Path("a.txt"), more, folder, folder, tmp_path / "link.txt", more / "c.txt"]
+
+    files = find_raw_files([*paths, folder / "README.md"])
+
+    assert [path.name for path in files.paths] == ["a.txt", "b.txt", "c.ann", "README.md"]
+    assert files.skipped == [folder / "empty.txt"]
+
+
+def test_a_training_corpus_within_raw_text_is_read_once(sources: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for name in ("raw.txt", "train.conll"):
+        shutil.copy(sources / name, folder)
+    learned = learn_with_corpus([folder], folder / "train.conll", tmp_path / "vectors", "xx")
+    assert learned.n_tokens == 2 * N_TOKENS
 
 
 def test_texts_of_brat_are_read_by_their_annotation(tmp_path: Path) -> None:

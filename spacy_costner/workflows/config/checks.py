@@ -20,7 +20,7 @@ from spacy.util import load_model_from_config, registry
 
 from ...annotation.spans import keep_longest, spans_as_entities
 from ...features import check_vectors, measure_coverage, scaled_vectors
-from ...ml import linear_part
+from ...ml import is_linear, linear_part
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import begins_sentences
 from ...progress import progress
@@ -28,6 +28,7 @@ from ...readers import DEFAULTS, CorpusInfo, CorpusSummary, ReadOptions, with_in
 from ...readers.schemes import IO_WITHOUT_PREFIXES
 from ...tags import Tags
 from ...training.eval_frequency import Evaluations, count_evaluations
+from ...training.stages import find_unused_loss
 from ..components import get_component
 from ..corpora import corpus_path, find_corpora
 from ..evaluation.recurrence import KnownText, note_copies, note_known
@@ -151,6 +152,10 @@ def check(
     vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
     border_findings = check_sentence_starts(nlp, ner, corpora)
     findings = [*result.findings, *file_findings, *vector_findings, *border_findings]
+    counted = None if is_linear(ner.model) else lambda: corpora["train"]
+    objection = find_unused_loss(ner.objective.loss, interpolated["training"], counted)
+    if objection:
+        findings.append(Finding(WARNING, "config", objection))
     return result._replace(findings=join_findings(findings), corpora=summaries)
 
 

@@ -20,7 +20,7 @@ from ...pages.rendering import get_template
 from ...training.lbfgs import MANY_LABELS
 from .blocks import Block
 from .cost_blocks import HIGH_COST_OF_MISSES
-from .decoding_blocks import make_decoding
+from .decoding_blocks import choose_thresholds, make_decoding
 from .label_groups import has_overlaps, labels_of_components
 from .loss_blocks import build_loss, choose_epochs, choose_multiplier, make_loss
 from .plan import Plan
@@ -91,7 +91,7 @@ def make_values(plan: Plan) -> TemplateValues:
     options = plan.options
     corpus = plan.corpus
     costs = plan.costs
-    sizes = choose_sizes(options.model, corpus)
+    sizes = choose_sizes(options.model, corpus, n_losses=len(plan.losses))
 
     # The config defines the cost once, in the scorer. Loss and decoding refer to it.
     cost_block = costs.block(plan.aim)
@@ -107,10 +107,13 @@ def make_values(plan: Plan) -> TemplateValues:
         plan.losses,
         cost_or_reference,
         multiplier=choose_multiplier(cost_block, costs.files, corpus),
-        epochs=choose_epochs(plan.losses, sizes),
+        epochs=choose_epochs(plan.losses, sizes.n_epochs),
     )
+    thresholds: dict[str, float] = {}
+    if cost_block is not None and plan.aim == "cost":
+        thresholds = choose_thresholds(cost_block, costs.files, corpus.label_counts)
     decoding_block = make_decoding(
-        plan.decoding, plan.aim, costs.mistakes, cost_or_reference, inner_nodes=options.inner_nodes
+        plan.decoding, cost_or_reference, thresholds, inner_nodes=options.inner_nodes
     )
 
     # A component with overlapping spans only learns and predicts some of them.

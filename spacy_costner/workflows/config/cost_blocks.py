@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 from spacy.util import registry
 from thinc.api import Config
 
@@ -14,6 +15,7 @@ from ...costs.label_tree import make_tree
 from ...costs.tables import HAMMING
 from ...files.saving import save_text
 from ...tags import OUTSIDE, Tags
+from ...types import CostTable
 from .blocks import Block, find_name
 from .init_options import MISTAKES, InitOptions
 
@@ -117,12 +119,39 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
 def find_highest_cost(
     cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
 ) -> float:
-    """Compute the highest possible cost of a mistake at a single token.
+    """Compute the highest possible cost of a mistake at a single token. For the arguments and
+    errors, see `make_cost_table`."""
+    _, cost_table = make_cost_table(cost, files, label_counts)
+    return float(cost_table.max())
+
+
+def find_label_costs(
+    cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
+) -> dict[str, tuple[float, float]]:
+    """Find the costs of a miss and of a false alarm of each label, per token, keyed by the label.
+    For the arguments and errors, see `make_cost_table`."""
+    tags, cost_table = make_cost_table(cost, files, label_counts)
+    outside = 0  # the index of O
+    costs_of_label: dict[str, tuple[float, float]] = {}
+    for i, label in enumerate(tags.labels):
+        # All tags of a label cost the same.
+        tag = int(numpy.argmax(tags.label_of == i))
+        cost_of_miss = float(cost_table[tag, outside])
+        cost_of_false_alarm = float(cost_table[outside, tag])
+        costs_of_label[label] = (cost_of_miss, cost_of_false_alarm)
+    return costs_of_label
+
+
+def make_cost_table(
+    cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
+) -> tuple[Tags, CostTable]:
+    """Create the tags of the labels and their cost table.
 
     cost (Block): The block of the cost.
     files (Mapping[str, str]): The cost files: see `GivenCosts`.
     label_counts (Mapping[str, int]): The number of spans of each label in the corpus. If empty, the
         labels are read from the cost files.
+    RETURNS (tuple[Tags, CostTable]): The tags and the table.
     RAISES (ValueError): If a file can't be read or doesn't include all labels.
     """
     labels = list(label_counts)
@@ -140,5 +169,5 @@ def find_highest_cost(
     config = Config({"paths": dict(files), "cost": cost}).interpolate()
     resolved = registry.resolve({"cost": config["cost"]})
     make_table = resolved["cost"]  # function that creates the cost table of a tag set
-    cost_table = make_table(Tags(labels))
-    return float(cost_table.max())
+    tags = Tags(labels)
+    return tags, make_table(tags)

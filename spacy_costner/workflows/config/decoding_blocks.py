@@ -1,11 +1,17 @@
 """The decoding of a config: the recommended decoding and its block."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from ...types import Loss
+from ...validation import check_config_names
 from .blocks import Block
+from .cost_blocks import find_label_costs
 from .init_options import Decoding
+
+EVEN_THRESHOLD = 0.5
+"""The threshold if misses and false alarms cost the same, or the aim isn't the lowest cost."""
 
 
 def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
@@ -29,25 +35,40 @@ def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool)
     return "min-cost"
 
 
+def choose_thresholds(
+    cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
+) -> dict[str, float]:
+    """Choose the threshold of each label for the lowest cost. Predicting an entity pays off if its
+    probability exceeds 1 - c(miss) / (c(miss) + c(false alarm)): see docs/decoding.md. Other
+    mistakes aren't taken into account. If neither a miss nor a false alarm of a label has a cost,
+    its threshold is `EVEN_THRESHOLD`.
+
+    cost (Block): The block of the cost.
+    files (Mapping[str, str]): The cost files: see `GivenCosts`.
+    label_counts (Mapping[str, int]): The number of spans of each label in the corpus. If empty, the
+        labels are read from the cost files.
+    RETURNS (dict[str, float]): The thresholds, keyed by label.
+    RAISES (ValueError): If a file can't be read or doesn't include all labels.
+    """
+    thresholds: dict[str, float] = {}
+    for label, (miss, false_alarm) in find_label_costs(cost, files, label_counts).items():
+        thresholds[label] = EVEN_THRESHOLD
+        if miss + false_alarm > 0:
+            thresholds[label] = round(1 - miss / (miss + false_alarm), 4)
+    return thresholds
+
+
 def make_decoding(
-    decoding: Decoding,
-    aim: str,
-    mistakes: Mapping[str, float],
-    cost: Any,
-    *,
-    inner_nodes: bool,
+    decoding: Decoding, cost: Any, thresholds: Mapping[str, float], *, inner_nodes: bool
 ) -> Block:
     """Create the decoding block.
 
-    If the aim is the lowest cost, the threshold of threshold decoding is derived from the costs of
-    mistakes: predicting an entity pays off if its probability exceeds 1 - c(miss) / (c(miss) +
-    c(false alarm)). See docs/decoding.md.
-
     decoding (Decoding): How entities are chosen.
-    aim (str): The aim: see `InitOptions`.
-    mistakes (Mapping[str, float]): The given costs, keyed by kind of mistake.
     cost (Any): The block of the cost, or a variable that refers to it: see `make_loss`.
+    thresholds (Mapping[str, float]): The threshold of each label, used by threshold decoding. If
+        empty, all labels have `EVEN_THRESHOLD`.
     inner_nodes (bool): Whether to also predict inner nodes of the label tree.
+    RAISES (ValueError): If the thresholds differ, and a label can't be a name in a config.
     """
     if decoding == "viterbi":
         return {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
@@ -56,13 +77,14 @@ def make_decoding(
         if inner_nodes:
             block["tree"] = "${paths.tree}"
         return block
-    threshold = 0.5
-    cost_of_miss = mistakes.get("miss", 1.0)
-    total_cost = cost_of_miss + mistakes.get("false_alarm", 1.0)
-    if aim == "cost" and total_cost > 0:
-        threshold = round(1 - cost_of_miss / total_cost, 4)
+    # The block has the most frequent threshold, and those of the other labels.
+    threshold = EVEN_THRESHOLD
+    if thresholds:
+        ((threshold, _),) = Counter(thresholds.values()).most_common(1)
+    other_thresholds = {label: other for label, other in thresholds.items() if other != threshold}
+    check_config_names(other_thresholds, "`decoding` threshold: labels with different thresholds")
     return {
         "@misc": "spacy_costner.ThresholdDecoding.v1",
         "threshold": threshold,
-        "labels": {},
+        "labels": other_thresholds,
     }

@@ -86,7 +86,8 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
     """Read the labels of each component from a JSON file in the format {component: [labels]}. The
     file must contain each label of the corpus, i.e. each key of `label_counts`, exactly once."""
     try:
-        groups: Any = json.loads(path.read_text(encoding="utf8"))
+        text = path.read_text(encoding="utf-8-sig")  # skips a byte order mark
+        groups: Any = json.loads(text)
     except ValueError as error:
         message = f"{path}: `groups_path`: expected JSON, {{component: [labels]}}, got {error}"
         raise ValueError(message) from None

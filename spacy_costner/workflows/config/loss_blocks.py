@@ -1,6 +1,5 @@
 """The loss of a config: the recommended loss and its block."""
 
-import math
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -12,17 +11,19 @@ from ...types import Loss
 from .blocks import Block, find_name
 from .corpus_statistics import CorpusStatistics
 from .cost_blocks import find_highest_cost
-from .sizes import Sizes
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """The recommended loss settings that differ from the defaults."""
 
-LATER_EPOCHS = 2
-"""The number of epochs for each loss after the first in a schedule."""
+SCHEDULE = "spacy_costner.Schedule.v1"
+"""The registered name of `losses.make_schedule`."""
 
-FIRST_STEPS = 500
-"""The approximate number of steps for the first loss in a schedule, if the number of epochs isn't
-limited."""
+FIRST_EPOCHS = 5
+"""The least number of epochs of training and, if it is long enough, of the first loss in a
+schedule."""
+
+LATER_EPOCHS = 2
+"""The number of epochs for each loss after the first in a schedule, if training is long enough."""
 
 HIGHEST_SCORE = 5
 """Some losses convert costs to scores with a multiplier. The multiplier is chosen so that no
@@ -81,7 +82,7 @@ def make_loss(
     cost: Any = None,
     *,
     multiplier: float = 1.0,
-    epochs: Sequence[float] = (5.0,),
+    epochs: Sequence[float] = (),
 ) -> Block:
     """Create the block of a loss or of a schedule of losses, with the recommended settings.
 
@@ -89,8 +90,8 @@ def make_loss(
     cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost}. If None,
         the Hamming cost is used.
     multiplier (float): Factor for the recommended score per unit of cost.
-    epochs (Sequence[float]): The epochs after which each loss of a schedule except the last ends.
-        The default is for two losses.
+    epochs (Sequence[float]): The epochs after which each loss of a schedule except the last ends:
+        see `choose_epochs`.
     """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
@@ -100,7 +101,7 @@ def make_loss(
     if len(blocks) > 2:
         stage_names = [f"loss_{i}" for i in range(1, len(blocks) + 1)]
     stages = dict(zip(stage_names, blocks))
-    return {"@losses": "spacy_costner.Schedule.v1", "epochs": [*epochs], "*": stages}
+    return {"@losses": SCHEDULE, "epochs": [*epochs], "*": stages}
 
 
 def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
@@ -153,18 +154,23 @@ def choose_multiplier(
     return multiplier
 
 
-def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
+def count_needed_epochs(n_losses: int, first_epochs: int = FIRST_EPOCHS) -> int:
+    """Return the number of epochs that the losses of a schedule need, or a single loss."""
+    return first_epochs + LATER_EPOCHS * (n_losses - 1)
+
+
+def choose_epochs(losses: Sequence[str], n_epochs: float) -> list[float]:
     """Choose the epochs after which each loss of a schedule ends. The last loss has no end, so the
     result contains one value fewer than `losses`.
 
-    Each loss after the first is used for `LATER_EPOCHS`. If the number of epochs is limited, the
-    first loss is used for the remaining epochs. Otherwise, it is used for about `FIRST_STEPS` steps
-    and at least five epochs."""
+    Each loss after the first is used for `LATER_EPOCHS`, and the first loss for the remaining
+    epochs. If training is too short for that, all losses are used equally long.
+
+    losses (Sequence[str]): The short names of the losses.
+    n_epochs (float): The number of epochs in training, above 0.
+    """
+    later_epochs = min(LATER_EPOCHS, n_epochs / len(losses))
     n_later_losses = len(losses) - 1
-    if sizes.max_epochs > 0:
-        first_end = max(1, sizes.max_epochs - LATER_EPOCHS * n_later_losses)
-    else:
-        # An epoch has at least `eval_frequency` steps, because the model is evaluated in each
-        # epoch.
-        first_end = max(5, math.ceil(FIRST_STEPS / sizes.eval_frequency))
-    return [float(first_end + LATER_EPOCHS * i) for i in range(n_later_losses)]
+    first_end = n_epochs - later_epochs * n_later_losses
+    # Round to avoid values such as 2.6666666666666665.
+    return [round(float(first_end + later_epochs * i), 6) for i in range(n_later_losses)]

@@ -1,20 +1,27 @@
 """Settings that depend on the size of a corpus: embedding rows, batches, and epochs."""
 
+import math
 from dataclasses import dataclass
+from itertools import takewhile
 
-from spacy.util import registry
-
+from ...training.eval_frequency import UNCERTAIN
+from ...training.stages import passes_after_steps, resolve_batcher
 from .blocks import Block
 from .corpus_statistics import SPACY_EMBED_ROWS, CorpusStatistics
 from .init_options import Model
+from .loss_blocks import FIRST_EPOCHS, count_needed_epochs
 
 MIN_EMBED_ROWS = 1000
 """The minimum number of rows of the word form embeddings."""
 
+FIRST_STEPS = 500
+"""The approximate number of steps for the first loss in a schedule, if the number of epochs isn't
+limited."""
+
 
 @dataclass(frozen=True)
 class Sizes:
-    """Settings that depend on the size of a corpus. All except the last belong to [training].
+    """Settings that depend on the size of a corpus. All except the last two belong to [training].
 
     batcher (Block): The block of the batcher.
     eval_frequency (int): The number of steps between evaluations.
@@ -22,6 +29,8 @@ class Sizes:
         limit.
     max_epochs (int): The maximum number of epochs, or 0 for no limit.
     max_steps (int): The maximum number of steps, or 0 for no limit.
+    n_epochs (int): The number of epochs that the losses of a schedule share. Training has at least
+        this number of epochs, unless it ends early.
     n_embed_rows (int): The number of rows of the word form embeddings.
     """
 
@@ -30,19 +39,21 @@ class Sizes:
     patience: int
     max_epochs: int
     max_steps: int
+    n_epochs: int
     n_embed_rows: int
 
 
-def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
+def choose_sizes(model: Model, corpus: CorpusStatistics, *, n_losses: int = 1) -> Sizes:
     """Choose settings based on the size of a corpus. If the corpus is large enough, an epoch has at
-    least 100 batches. The model is evaluated at least once per epoch."""
+    least 100 batches. The model is evaluated at least once per epoch. Training is long enough for
+    each loss of a schedule."""
     batcher, batch_size = choose_batcher(model, corpus)
     # The number of steps per epoch. Without a corpus, assume a large one.
     n_steps = 2000 if model == "linear" else 200
-    if corpus.doc_lengths:
-        make_batches = registry.resolve({"batcher": batcher})["batcher"]
-        # The batcher only uses the lengths of docs, so ranges of the same lengths are enough.
-        docs = [range(length) for length in corpus.doc_lengths]
+    # Batchers only use the lengths of docs, so ranges of the same lengths are enough.
+    docs = [range(length) for length in corpus.doc_lengths]
+    if docs:
+        make_batches = resolve_batcher({"batcher": batcher})
         n_batches = len(list(make_batches(docs)))
         # Shuffling the docs may result in fewer batches, so reduce the number by 10 %.
         n_steps = max(1, int(n_batches * 0.9))
@@ -58,6 +69,7 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
             patience=0,
             max_epochs=8,
             max_steps=0,
+            n_epochs=8,
             n_embed_rows=n_embed_rows,
         )
 
@@ -76,12 +88,25 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     if model == "hybrid":  # the linear part is already trained
         least_patience = 1000
         least_steps = 3000
+    eval_frequency = min(200, n_steps)
+    # An epoch has at least `eval_frequency` steps, because the model is evaluated in each epoch.
+    first_epochs = max(FIRST_EPOCHS, math.ceil(FIRST_STEPS / eval_frequency))
+    n_epochs = count_needed_epochs(n_losses, first_epochs)
+    # Count the steps with the growing batches, as the first epochs have more of them than the later
+    # ones. Without a corpus, there are none to count. If long docs are discarded, a pass takes more
+    # than one epoch, and almost endlessly many if almost all are discarded.
+    make_batches = resolve_batcher({"batcher": batcher})
+    passes = passes_after_steps(docs, make_batches, max_epochs=4 * n_epochs)
+    n_needed_steps = sum(1 for _ in takewhile(lambda n_passes: n_passes < n_epochs, passes)) + 1
+    # In a different document order, there may be more steps.
+    n_needed_steps += math.ceil(n_needed_steps / UNCERTAIN)
     return Sizes(
         batcher,
-        eval_frequency=min(200, n_steps),
+        eval_frequency=eval_frequency,
         patience=max(least_patience, 2 * n_steps),
         max_epochs=0,
-        max_steps=max(least_steps, 5 * n_steps),
+        max_steps=max(least_steps, n_needed_steps),
+        n_epochs=n_epochs,
         n_embed_rows=n_embed_rows,
     )
 

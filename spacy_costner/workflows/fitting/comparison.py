@@ -20,7 +20,7 @@ from ..executors import local_processes
 from ..runs import Ended, MakeExecutor, import_once
 from .variant_runs import train_variants
 from .variant_scores import ComparedLoss, summarise
-from .variants import check_evaluations, make_variants
+from .variants import check_evaluations, check_schedules, make_variants
 
 
 def compare(
@@ -69,9 +69,9 @@ def compare(
         variant.
     RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
     RAISES (ValueError): If there is nothing to train; if a config can't be read, contains an
-        unknown setting or isn't compatible with the others; if a model would only be evaluated
-        after its first step; if a variant fails (raised after all others have finished); or if no
-        test doc is annotated.
+        unknown setting or isn't compatible with the others; if training would end before the last
+        loss of a schedule begins; if a model would only be evaluated after its first step; if a
+        variant fails (raised after all others have finished); or if no test doc is annotated.
     """
     if not losses and not sweep:
         raise ValueError("compare: losses and sweeps: expected at least 1, got 0")
@@ -91,6 +91,7 @@ def compare(
         overrides=overrides,
         sweep=sweep,
     )
+    check_schedules(variants)
     check_evaluations(variants)
 
     finished_variants = train_variants(

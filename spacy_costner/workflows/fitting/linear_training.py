@@ -25,6 +25,7 @@ from ...training.hidden import are_few_words, train_hidden_layer
 from ...training.lbfgs import MOST_ITERATIONS, train_at_once
 from ...training.online import INTERRUPTED, OnEpoch, TrainingResult, train
 from ...training.pieces import batch_pieces
+from ...training.stages import warn_if_last_loss_was_unused
 from ..config.trainable import check_end, components_to_fit
 from ..config.unknown_settings import check_settings
 from ..corpora import Corpus, are_few
@@ -303,6 +304,8 @@ def train_by_updates(
             break  # its weights are included in the average
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
+    if trained.reason != INTERRUPTED:
+        warn_if_last_loss_was_unused(ner.objective.loss, training, trained.progress, ner.name)
     # Set the mean weights of the trained models.
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
     prune_and_quantize(ner)

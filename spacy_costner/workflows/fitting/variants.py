@@ -7,18 +7,33 @@ import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from confection import SimpleFrozenDict
+from spacy.util import registry
 from thinc.api import Config
 
 from ...costs.tables import HAMMING
 from ...readers import DEFAULTS, ReadOptions
-from ...training.eval_frequency import CALLBACK, Evaluations, read_evaluations
+from ...training.eval_frequency import (
+    CALLBACK,
+    Evaluations,
+    complete_config,
+    read_evaluations,
+    read_examples,
+)
+from ...training.stages import count_passes, find_unused_loss
 from ..config.loading import open_config, with_reading
-from ..config.loss_blocks import make_loss, parse_losses
+from ..config.loss_blocks import (
+    SCHEDULE,
+    choose_epochs,
+    count_needed_epochs,
+    make_loss,
+    parse_losses,
+)
 from ..config.trainable import FACTORY, can_be_fitted
 from ..config.unknown_settings import check_overrides, check_settings
 from ..result_cache import fingerprint
@@ -26,6 +41,9 @@ from .variant_checks import check_loss, check_seeds, check_sweep
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config uses this scorer, variants are compared using the scorer's cost."""
+
+CONFIG_SUFFIX = ".cfg"
+"""The suffix of config files, which distinguishes them from names of losses."""
 
 SAME_FOR_ALL = {
     "seed",
@@ -76,6 +94,27 @@ class Variant(NamedTuple):
     config: Config
     scoring: ScoringSettings
     path: Path
+
+
+def check_schedules(variants: Sequence[Variant]) -> None:
+    """Check that training lasts until the last loss of each schedule.
+
+    RAISES (ValueError): If a loss would never be used.
+    """
+    # All seeds of a loss have the same settings, so only check the first one.
+    variant_of_loss: dict[str, Variant] = {}
+    for variant in variants:
+        variant_of_loss.setdefault(variant.loss, variant)
+    for loss, variant in variant_of_loss.items():
+        block = variant.config["components"][variant.scoring.component].get("loss")
+        if block is None or block.get("@losses") != SCHEDULE:
+            continue
+        schedule = registry.resolve({"loss": block})["loss"]
+        config = complete_config(variant.config)
+        counted = None if can_be_fitted(config) else partial(read_examples, config)
+        objection = find_unused_loss(schedule, config["training"], counted)
+        if objection:
+            raise ValueError(f"compare: {loss}: {objection}")
 
 
 def check_evaluations(variants: Sequence[Variant]) -> None:
@@ -161,6 +200,7 @@ def make_variants(
     )
     # Convert names to paths, too: `read_losses` distinguishes names from files by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
+    named_losses = {Path(loss).stem for loss in losses if Path(loss).suffix != CONFIG_SUFFIX}
     if not changes_of_losses:
         # If no losses are given, use the loss of the base config, which has no name.
         changes_of_losses[""] = {}
@@ -171,6 +211,7 @@ def make_variants(
     variants: list[Variant] = []
     # What each variant sets: its loss and seed, and the swept settings.
     settings_of_variants: list[tuple[Config, dict[str, Any]]] = []
+    known_epochs: dict[str, float] = {}  # the numbers of epochs that have already been counted
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
@@ -178,8 +219,11 @@ def make_variants(
         variant_config = change_config(variant_config, changes_of_seed)
         swept_settings = dict(zip(sweep, values))
         check_overrides(variant_config, swept_settings)  # may be settings of the loss
-        config = fill_in(variant_config, {**overrides, **swept_settings})
+        settings = {**overrides, **swept_settings}
+        config = fill_in(variant_config, settings)
         check_settings(config, name)
+        if loss in named_losses and f"components.{component}.loss.epochs" not in settings:
+            shorten_schedule(config, component, known_epochs)
         # Values in the name may contain slashes, e.g. paths.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, scoring, path))
@@ -251,12 +295,34 @@ def read_losses(
             raise ValueError(
                 f"{path}: expected files with different names, as losses are named after them"
             )
-        if path.suffix == ".cfg":
+        if path.suffix == CONFIG_SUFFIX:
             changes[path.stem] = read_changes(path, component)
         else:
-            loss_block = make_loss(parse_losses(str(path), option="`losses`"), cost)
+            names = parse_losses(str(path), option="`losses`")
+            epochs = choose_epochs(names, count_needed_epochs(len(names)))
+            loss_block = make_loss(names, cost, epochs=epochs)
             changes[path.stem] = {"components": {component: {"loss": loss_block}}}
     return changes
+
+
+def shorten_schedule(config: Config, component: str, known_epochs: dict[str, float]) -> None:
+    """Shorten the schedule of a named loss if training ends before all of its losses have been used
+    for long enough: see `choose_epochs`. Other losses aren't changed. If the number of steps is
+    limited, the corpus is read, to count the epochs. They are stored in `known_epochs`."""
+    block = config["components"][component]["loss"]
+    if block["@losses"] != SCHEDULE:
+        return
+    names = list(block["*"])
+    config = complete_config(config)
+    training = config["training"]
+    # The number of epochs doesn't depend on the seed.
+    inputs = {name: config.get(name) for name in ("paths", "nlp", "corpora")}
+    key = fingerprint({**inputs, "training": {**training, "seed": None}, "n_losses": len(names)})
+    if key not in known_epochs:
+        known_epochs[key] = count_passes(
+            training, partial(read_examples, config), most=count_needed_epochs(len(names))
+        )
+    block["epochs"] = choose_epochs(names, known_epochs[key])
 
 
 def component_name(config: Config, path: Path) -> str:

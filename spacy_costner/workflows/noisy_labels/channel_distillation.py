@@ -137,6 +137,12 @@ def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
     for block in config["components"].values():
         if block.get("factory") == FACTORY:
             block["outside"] = SINGLE
+            # The losses of a schedule end earlier, too.
+            loss = block.get("loss") or {}
+            if loss.get("epochs"):
+                loss["epochs"] = [end / 2 for end in loss["epochs"]]
+            if loss.get("steps"):
+                loss["steps"] = [half(end) for end in loss["steps"]]
         features = block.get("model", {}).get("features", {})
         if features.get("document"):
             features["document"] = {}

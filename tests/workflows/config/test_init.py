@@ -23,11 +23,15 @@ from thinc.api import Config
 
 from spacy_costner.cli import costner
 from spacy_costner.docstrings import parameter_texts
+from spacy_costner.training.eval_frequency import complete_config
+from spacy_costner.training.stages import find_unused_loss
 from spacy_costner.workflows.config.blocks import find_name
 from spacy_costner.workflows.config.config_template import read_comments
+from spacy_costner.workflows.config.corpus_statistics import CorpusStatistics
 from spacy_costner.workflows.config.init_options import InitOptions
 from spacy_costner.workflows.config.initial_config import init, make_config
-from spacy_costner.workflows.config.loss_blocks import build_loss, parse_losses
+from spacy_costner.workflows.config.loss_blocks import build_loss, choose_epochs, parse_losses
+from spacy_costner.workflows.config.sizes import Sizes, choose_sizes
 from spacy_costner.workflows.corpora import FEW_SENTENCES
 
 from ...support.commands import run
@@ -54,6 +58,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "tree.json").write_text('{"place": {"city": {}, "country": {}}}')
     (path / "people.json").write_text('{"person": {}}')
     (path / "costs.csv").write_text("gold,city,country,O\ncity,0,1,5\ncountry,1,0,5\nO,2,2,0\n")
+    (path / "by_label.csv").write_text(
+        "gold,city,town,street,O\ncity,0,1,1,38\ntown,1,0,1,5\nstreet,1,1,0,5\nO,2,2,2,0\n"
+    )
+    (path / "equals.csv").write_text("gold,c,a=b,O\nc,0,1,2\na=b,1,0,5\nO,2,2,0\n")
     (path / "city_only.csv").write_text("gold,city,O\ncity,0,1\nO,1,0\n")
     write_docs(path / "empty.spacy", [("No", "O")])
     write_docs(path / "few.spacy", [("Oslo", "B-city")] * (FEW_SENTENCES - 1))
@@ -101,6 +109,7 @@ TRAINED: list[tuple[str, str, str, str, str]] = [
 """Each model, loss, cost, decoding and aim. Configs without options are trained in test_configs."""
 
 
+@pytest.mark.filterwarnings("ignore:.*the last loss is never used")  # in a single step
 @pytest.mark.parametrize("model, loss, cost, decoding, aim", TRAINED, ids=" ".join)
 def test_configs_train_for_a_step(
     model: Any, loss: str, cost: str, decoding: Any, aim: str
@@ -146,6 +155,10 @@ def test_configs_train_for_a_step(
         ("--transformer bert", "expected --model transformer, got --model linear"),
         ("--miss -1", "Cost: miss: expected a finite number of at least 0, got -1.0"),
         ("--tree none.json", "HierarchicalCost: tree: none.json: expected a JSON or YAML"),
+        (
+            "--decoding threshold --cost equals.csv",
+            "--decoding threshold: labels with different thresholds: expected names that a",
+        ),
         ("--train corpus.spacy --tree people.json", "tree: people.json: "),
         ("--train corpus.spacy --cost city_only.csv", "matrix: city_only.csv: expected a cost for"),
         ("--train empty.spacy", "empty.spacy: expected docs with entities, got none in 1"),
@@ -254,6 +267,23 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         # A miss costs 4 and a false alarm 1: 1 - 4 / (4 + 1) = 0.2, see docs/decoding.md.
         ({**THRESHOLD, "aim": "cost"}, "decoding.threshold", 0.2),
         ({**THRESHOLD, "aim": "f"}, "decoding.threshold", 0.5),
+        # In the tree, a miss and a false alarm cost 3; the given cost of a miss is added to that:
+        # 1 - 8 / (8 + 3). Other mistakes don't cost more than in the tree.
+        ({**THRESHOLD, **TREE, "miss": 0}, "decoding.threshold", 0.5),
+        ({**THRESHOLD, **TREE, "miss": 5}, "decoding.threshold", 0.2727),
+        (
+            {**THRESHOLD, "cost": "hamming", "miss": 0, "false_alarm": 9},
+            "decoding.threshold",
+            0.9091,
+        ),
+        # In the matrix, a miss costs 5 and a false alarm 2: 1 - 5 / (5 + 2).
+        ({**THRESHOLD, "cost": "costs.csv", "miss": None}, "decoding.threshold", 0.2857),
+        ({**THRESHOLD, "cost": "costs.csv", "miss": None}, "decoding.labels", {}),
+        # In this one, towns and streets are like that, and a missed city costs 38.
+        ({**THRESHOLD, "cost": "by_label.csv", "miss": None}, "decoding.threshold", 0.2857),
+        ({**THRESHOLD, "cost": "by_label.csv", "miss": None}, "decoding.labels", {"city": 0.05}),
+        # Where nothing costs anything, the threshold is even.
+        ({**THRESHOLD, "miss": 0, "false_alarm": 0}, "decoding.threshold", 0.5),
     ],
 )
 def test_settings_follow_from_options(options: Any, path: str, value: Any) -> None:
@@ -385,6 +415,67 @@ def test_batches_of_a_hybrid_model_grow_with_the_corpus(tmp_path: Path) -> None:
     assert block(text, "training.max_steps") == 3000
     assert block(text, "components.tok2vec.model.embed.rows")[0] == 1000
     check_evaluated_once_an_epoch(text, path)
+
+
+def count_steps(sizes: Sizes, docs: Sequence[Any], n_epochs: int) -> int:
+    """The number of steps in the first epochs, with batches that grow from epoch to epoch."""
+    make_batches = registry.resolve({"batcher": sizes.batcher})["batcher"]
+    return sum(1 for _ in range(n_epochs) for _ in make_batches(docs))
+
+
+@pytest.mark.parametrize("n_losses, n_epochs", [(1, 5), (2, 7), (3, 9)])
+@pytest.mark.parametrize("n_words", [300_000, 500_000])
+def test_training_lasts_as_long_as_all_losses(n_losses: int, n_epochs: int, n_words: int) -> None:
+    """The first loss has five epochs and the others have two. Batches are small at first: the first
+    five epochs have 2,927 steps with 300,000 words, and 3,927 with 500,000."""
+    docs = [range(20)] * (n_words // 20)
+    corpus = CorpusStatistics(doc_lengths=[20] * len(docs), n_sentences=len(docs))
+
+    sizes = choose_sizes("hybrid", corpus, n_losses=n_losses)
+
+    assert sizes.n_epochs == n_epochs
+    n_steps = count_steps(sizes, docs, n_epochs)
+    assert n_steps <= sizes.max_steps <= max(3000, n_steps * 1.02)
+
+
+def test_training_is_not_endless_if_long_docs_are_discarded() -> None:
+    """Batches of a transformer have up to 2,000 words. A pass over all docs would take 201
+    epochs."""
+    corpus = CorpusStatistics(doc_lengths=[*[2500] * 200, 20])
+    assert choose_sizes("transformer", corpus).max_steps == 20_000
+
+
+def test_the_second_loss_of_a_large_corpus_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus has 500,000 words, for which the least number of steps, 3000, isn't enough."""
+    docs = [range(20)] * 25_000
+    corpus = CorpusStatistics(doc_lengths=[len(doc) for doc in docs], n_sentences=len(docs))
+    module = "spacy_costner.workflows.config.initial_config"
+    monkeypatch.setattr(f"{module}.measure_corpus", lambda *_: corpus)
+
+    config = Config().from_str(init(lang="xx", model="hybrid", **TREE))
+
+    schedule = registry.resolve({"loss": config["components"]["ner"]["loss"]})["loss"]
+    assert schedule.ends == (5.0,)
+    training = complete_config(config)["training"]
+    assert find_unused_loss(schedule, training, lambda: docs) == ""
+
+
+@pytest.mark.parametrize(
+    ("n_epochs", "n_losses", "ends"),
+    [
+        (8, 1, []),
+        (8, 2, [6]),
+        (8, 4, [2, 4, 6]),
+        (8, 5, [1.6, 3.2, 4.8, 6.4]),
+        (3, 2, [1.5]),
+        (1, 2, [0.5]),
+        (2.5, 3, [0.833333, 1.666667]),
+        (502, 3, [498, 500]),
+    ],
+)
+def test_losses_share_the_epochs(n_epochs: float, n_losses: int, ends: list[float]) -> None:
+    """Each but the first has two. If there are too few epochs, all losses have the same part."""
+    assert choose_epochs(["MIRA"] * n_losses, n_epochs) == ends
 
 
 @pytest.mark.parametrize("model", ["linear", "hybrid"])

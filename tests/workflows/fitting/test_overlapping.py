@@ -717,11 +717,12 @@ def test_check_and_fit_take_the_groups_that_init_finds(corpus: Path, tmp_path: P
 
 @pytest.fixture
 def init_with_groups(corpus: Path, tmp_path: Path) -> Callable[..., Config]:
-    """A function: the config that `init` makes of a file with these groups, and of the corpus."""
+    """A function: the config that `init` makes of a file with these groups, and of the corpus. The
+    file has a byte order mark."""
 
     def make_config(groups: Any, **options: Any) -> Config:
         path = tmp_path / "groups.json"
-        path.write_text(json.dumps(groups))
+        path.write_text(json.dumps(groups), encoding="utf-8-sig")
         return Config().from_str(init(groups_path=path, train_path=corpus, lang="xx", **options))
 
     return make_config

@@ -114,12 +114,13 @@ def test_without_raw_text_new_words_are_not_known(folder: Path) -> None:
 
 
 def test_fit_takes_raw_text_with_a_config(folder: Path) -> None:
-    """Raw text may be in several files: here it is the same file twice. The config has the
-    language and the corpus; the corpus is read as text, too. JSON has the number of tokens."""
+    """Raw text may be in several files: here they have the same text. The config has the language
+    and the corpus; the corpus is read as text, too. JSON has the number of tokens."""
     config_path = folder / "config.cfg"
     text = init(lang="xx", train_path=folder / "train.spacy", dev_path=folder / "dev.spacy")
     config_path.write_text(text, encoding="utf8")
-    options = ["--raw", folder / "raw.txt", "--raw", folder / "raw.txt", "--json"]
+    copied = shutil.copy(folder / "raw.txt", folder / "copy.txt")
+    options = ["--raw", folder / "raw.txt", "--raw", copied, "--json"]
     result = run("fit", config_path, "--output", folder / "output", *options)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)

@@ -23,6 +23,7 @@ from spacy_costner.pipeline.scorers import Entity, as_entity
 from spacy_costner.training.lbfgs import MOST_ITERATIONS
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
+from spacy_costner.workflows.config.loss_blocks import make_loss
 from spacy_costner.workflows.noisy_labels.annotator_errors import (
     AnnotatorErrors,
     describe_errors,
@@ -593,6 +594,7 @@ def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -
     config = Config().from_disk(folder / "student.cfg", interpolate=False)
     config["components"]["ner"]["outside"] = "before"
     config["components"]["ner"]["model"]["features"]["document"] = {"LOWER": 1}
+    config["components"]["ner"]["loss"] = make_loss(["Sequential", "Risk"], epochs=[5.0])
     config["training"].update(max_epochs=7, max_steps=0)
     before = config.copy()
 
@@ -601,6 +603,7 @@ def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -
     component = training.config["components"]["ner"]
     assert component["outside"] == "single"
     assert component["model"]["features"]["document"] == {}
+    assert component["loss"]["epochs"] == [2.5]
     assert training.config["training"]["max_epochs"] == 4
     assert training.config["training"]["max_steps"] == 0  # no limit
     assert training.max_iterations == MOST_ITERATIONS // 2
