@@ -312,6 +312,52 @@ def test_misaligned_entities_are_missing_at_every_threshold(unsure: Path) -> Non
     assert any(note.startswith("4 of 8 entities don't begin and end") for note in result.notes)
 
 
+def pipeline_after_rules() -> Language:
+    """A pipeline that predicts Rome, Georgia and Oslo as cities. Rules before it set May as a
+    DATE, which is a label that the component doesn't have."""
+    tag_of_word = {"Rome": "B-city", "Georgia": "B-city", "Oslo": "B-city"}
+    nlp = pipeline_that_answers(tag_of_word, scorer=SCORER_WITHOUT_COST)
+    ruler: Any = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "DATE", "pattern": "May"}])
+    return nlp
+
+
+def docs_with_dates(n: int) -> list[tuple[str, str]]:
+    """Docs with a correct city and a date, with a wrong label, and with a missing city, n times."""
+    docs: list[tuple[str, str]] = []
+    for i in range(n):
+        docs.append((f"Rome fell in May {i}", "B-city O O B-DATE O"))
+        docs.append((f"Georgia sank {i}", "B-country O O"))
+        docs.append((f"Lima slept {i} .", "B-city O O O"))
+    return docs
+
+
+def test_entities_of_earlier_components_are_left_out_of_curves_and_present_setting() -> None:
+    """They count in the scores of the head. The page says so, unless the rules match nothing."""
+    left_out = "set by earlier components aren't counted in this section"
+
+    result = report_on(pipeline_after_rules(), docs_with_dates(4))
+    html = page_without_figures(result)
+
+    assert tp_fp_fn(result.total) == (8, 4, 8)
+    assert tp_fp_fn(result.setting_counts) == (4, 4, 8)
+    assert result.setting == (0.0, 4 / 8, 4 / 12)
+    assert result.setting in result.curves["bias"]
+    assert data_in_page(html)["total"] == [4, 4, 8]
+    for counts in result.thresholds:
+        assert counts.n_correct + counts.n_missing == 12
+    assert left_out in html.replace("\n", " ")
+    without_matches = report_on(pipeline_after_rules(), [("Rome fell .", "B-city O O")])
+    assert left_out not in page_without_figures(without_matches).replace("\n", " ")
+
+
+def test_labels_of_earlier_components_are_not_called_missed() -> None:
+    docs = [*docs_with_dates(1), ("Etna smoked", "B-volcano O")]
+    notes = report_on(pipeline_after_rules(), docs).notes
+    (note,) = (note for note in notes if "doesn't know the labels" in note)
+    assert "doesn't know the labels volcano (1): these" in note
+
+
 def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise: Any) -> None:
     """Every seventh threshold is tried. The counts must differ, as otherwise the test says
     little."""
