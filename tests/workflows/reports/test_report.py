@@ -12,7 +12,7 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
 from spacy_costner.cli.plots import COLOURS
@@ -576,6 +576,52 @@ def test_tokens_may_differ_from_the_tokens_of_the_annotation() -> None:
 
     assert tp_fp_fn(result.total) == (1, 0, 0)
     assert result.mistakes == []
+
+
+def test_misaligned_entities_are_mistakes() -> None:
+    """Nothing is predicted, so all entities of the head are missing: London and Berlin, which is a
+    part of the token "Berlin2024x", in each doc."""
+    nlp = pipeline_that_answers({})
+    examples = misaligned_examples(nlp, 10)
+    for eg in examples:
+        eg.reference.set_ents([Span(eg.reference, i, i + 1, "city") for i in (2, 4)])
+
+    result = report(nlp, examples)
+
+    assert tp_fp_fn(result.total) == (0, 0, 20)
+    assert result.kinds["missing entity"] == (20, 20 * 4)
+    assert result.confusion.labels == ["city", "O"]
+    assert result.confusion.cost[0, 1] == result.scores["ents_cost"] * result.tokens == 20 * 4
+    assert result.tokens == 10 * 6
+
+
+@pytest.mark.parametrize(
+    "label, kind, cost", [("city", "wrong boundary", 0), ("person", "label and boundary", 3)]
+)
+def test_a_predicted_entity_with_the_token_of_a_misaligned_one_is_wrong(
+    label: str, kind: str, cost: int
+) -> None:
+    """Only "Ro" is annotated. The token Rome is predicted. Its tag may be right, but the entity
+    isn't. Georgia is correct."""
+    nlp = pipeline_that_answers({"Rome": f"B-{label}", "Georgia": "B-country"})
+    words = ["Ro", "me", "fell", "."]
+    spaces = [False, True, True, False]
+    reference = Doc(nlp.vocab, words=words, spaces=spaces, ents=["B-city", "O", "O", "O"])
+
+    examples = [*examples_of(nlp, [("Georgia", "B-country")])]
+    examples.append(Example(nlp.make_doc("Rome fell ."), reference))
+
+    result = report(nlp, examples)
+
+    assert tp_fp_fn(result.total) == (1, 1, 1)
+    (mistake,) = result.mistakes
+    (annotated,) = mistake.annotated
+    (predicted,) = mistake.predicted
+    assert (mistake.kind, mistake.cost) == (kind, cost)
+    assert annotated == (0, 4, "city", "error", 0.0)
+    assert predicted[:4] == (0, 4, label, "error")
+    assert predicted.prob is not None and predicted.prob > 0.9
+    assert page_without_figures(result).count("can't be predicted</i>") == 1
 
 
 def test_entities_over_a_border_cannot_be_predicted() -> None:
