@@ -147,10 +147,11 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
         f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
         "--parameter threshold"
     )
+    counts = report.setting_counts
     return {
         "thresholds": report.thresholds,
         "start": start,
-        "total": [report.total.tp, report.total.fp, report.total.fn],
+        "total": [counts.tp, counts.fp, counts.fn],
         "miss_costs": MISS_COSTS,  # in units of false alarms
         "limits": limits,
         "command": command,

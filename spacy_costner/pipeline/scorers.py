@@ -3,7 +3,9 @@
 A scorer compares the predicted entities of each example with the gold entities of its reference
 doc. The predicted doc and the reference may be tokenized differently. Entities are aligned with the
 tokens of the reference before they are compared. Costs are defined for tags, which are aligned with
-the tokens of the predicted doc.
+the tokens of the predicted doc. A *misaligned* entity doesn't begin and end with tokens of the
+predicted doc: no predicted entity matches it, and all tokens with which it shares characters have
+its tags.
 """
 
 from collections import defaultdict
@@ -21,11 +23,11 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..annotation.iob import MISSING
 from ..annotation.span_groups import spans_with_scores
-from ..annotation.tokens import read_reference, read_token_attrs
+from ..annotation.tokens import align_reference, read_token_attrs, with_label_indices
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
-from ..tags import OUTSIDE, Tags
+from ..tags import NO_ENTITIES, OUTSIDE, Entities, Tags
 from ..types import Cost
 from .confidence import group_of_component
 
@@ -90,7 +92,9 @@ def cost_scores(
 
     Empty docs, docs and tokens without annotation, and entities that include unannotated tokens are
     ignored. Entities with labels unknown to the component count as mistakes, and the cost has to
-    define these labels as well. Scores that can't be computed are None.
+    define these labels as well. Annotated entities that don't begin and end with predicted tokens
+    are missed, and cost what all tokens with a part of them cost. Scores that can't be computed are
+    None.
 
     cost (Cost): The cost of mistakes.
     tree (Tree | None): The label tree, for computing F at each of its levels.
@@ -276,12 +280,15 @@ class TagPairs(NamedTuple):
     gold (Ints1d): The gold tag of each token, or -1 if the token is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    misaligned (Entities): The entities in `gold` that no predicted entity matches, even if the tags
+        are the same. A token that two of them share belongs to the first.
     """
 
     tags: Tags
     gold: Ints1d
     predicted: Ints1d
     lengths: Ints1d
+    misaligned: Entities = NO_ENTITIES
 
     def look_up(self, table: Floats2d) -> Floats1d:
         """Look up the value of each token in a table indexed by [gold tag, predicted tag]. Tokens
@@ -324,15 +331,33 @@ def compare_tags(
 
     strings = StringStore()  # for the hashes of labels, which are the same in any store
     predicted_tokens = read_token_attrs([eg.predicted for eg in examples])
-    gold_tokens = read_reference(examples, predicted_tokens)
-    gold_entities = gold_tokens.entities(tags, strings)
+    n_tokens = len(predicted_tokens.orth)
+    reference = align_reference(examples, predicted_tokens)
+    gold_entities = reference.tokens.entities(tags, strings)
+    gold = tags.gold_path(gold_entities, reference.tokens.is_annotated)
+    misaligned = NO_ENTITIES
+    if len(reference.misaligned.begin):
+        hashed = _without_shared_tokens(reference.misaligned)
+        misaligned = with_label_indices(hashed, tags, strings)
+        # The tokens of these entities have no aligned annotation.
+        misaligned_tags = tags.encode(misaligned, n_tokens)
+        gold = numpy.where(misaligned_tags > 0, misaligned_tags, gold)
     predicted_entities = predicted_tokens.entities(tags, strings)
     return TagPairs(
         tags,
-        gold=tags.gold_path(gold_entities, gold_tokens.is_annotated),
-        predicted=tags.encode(predicted_entities, len(predicted_tokens.orth)),
+        gold=gold,
+        predicted=tags.encode(predicted_entities, n_tokens),
         lengths=predicted_tokens.lengths,
+        misaligned=misaligned,
     )
+
+
+def _without_shared_tokens(misaligned: Entities) -> Entities:
+    """Remove the tokens that misaligned entities share with the previous entity, and the entities
+    that have no other tokens. The entities must be in order."""
+    begin = misaligned.begin.copy()
+    begin[1:] = numpy.maximum(begin[1:], misaligned.end[:-1])
+    return misaligned._replace(begin=begin).select(begin < misaligned.end)
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:

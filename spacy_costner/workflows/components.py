@@ -57,6 +57,20 @@ def sets_entities(nlp: Language, name: str) -> bool:
     return bool(getattr(nlp.get_pipe(name), "annotate_ents", False))
 
 
+def labels_set_before(nlp: Language, name: str) -> set[str]:
+    """Return the labels of the components before the given component that change entities.
+
+    name (str): The name of the component.
+    """
+    labels: set[str] = set()
+    for earlier_name in nlp.pipe_names:
+        if earlier_name == name:
+            break
+        if sets_entities(nlp, earlier_name):
+            labels.update(nlp.pipe_labels.get(earlier_name, ()))
+    return labels
+
+
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
     """Run all components before the given component on texts or docs.
 

@@ -14,10 +14,19 @@ from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
 from thinc.api import fix_random_seed
 
-from spacy_costner.costs.tables import make_hierarchical_cost, make_zero_one_cost
-from spacy_costner.pipeline.scorers import count_docs, make_confidence_scorer, make_cost_scorer
+from spacy_costner.costs.tables import (
+    make_hamming_cost,
+    make_hierarchical_cost,
+    make_zero_one_cost,
+)
+from spacy_costner.pipeline.scorers import (
+    compare_tags,
+    count_docs,
+    make_confidence_scorer,
+    make_cost_scorer,
+)
 
-from ..support.pipelines import examples, pipeline, train
+from ..support.pipelines import examples, misaligned_examples, pipeline, train
 from ..support.vocabs import blank_vocab
 
 TREE = {"place": {"city": {}, "country": {}}, "sports-team": {}}
@@ -224,6 +233,69 @@ def test_predicted_tokens_are_aligned_with_those_of_gold() -> None:
     assert scores["ents_confusion"]["city"] == {"city": 2}  # the predicted tokens New and York
     assert scores["ents_f"] == scores["ents_f_level_2"] == 1.0
     assert scores["ents_sent_acc"] == 1.0
+
+
+@pytest.mark.parametrize("label, cost", [("LOC", 0), ("PERSON", 1), (None, 1)])
+def test_misaligned_entities_cost_what_all_of_their_tokens_cost(
+    label: str | None, cost: int
+) -> None:
+    """Berlin is only a part of the predicted token "Berlin2024x", which is the fifth of six. London
+    is correct."""
+    batch = misaligned_examples(spacy.blank("xx"), 5)
+    for eg in batch:
+        predicted = [Span(eg.predicted, 2, 3, "LOC")]
+        if label is not None:
+            predicted.append(Span(eg.predicted, 4, 5, label))
+        eg.predicted.set_ents(predicted)
+    settings: Any = {"labels": ["LOC", "PERSON"], "scheme": "BILUO"}
+
+    scores = make_cost_scorer(cost=make_hamming_cost())(batch, **settings)
+    counts = count_docs(batch, make_hamming_cost(), **settings)
+
+    assert scores["ents_cost"] == pytest.approx(cost / 6)
+    assert scores["ents_tag_acc"] == pytest.approx(1 - cost / 6)
+    assert sum(scores["ents_confusion"]["LOC"].values()) == 10
+    assert scores["ents_sent_acc"] == 0  # in F, Berlin is missed even if the token is predicted
+    assert counts.cost.tolist() == [cost] * 5
+    assert counts.tokens.tolist() == [6] * 5
+    assert counts.fn.tolist() == [1] * 5
+
+
+def example_of_misaligned_entities(*tags: str | None) -> Example:
+    """The reference has the tokens New, York, -a, b, c, x and y with these tags. In the predicted
+    doc, "York-a" and "xy" are one token."""
+    reference = Doc(
+        VOCAB,
+        words=["New", "York", "-a", "b", "c", "x", "y"],
+        spaces=[True, False, True, True, True, False, False],
+        ents=list(tags),  # type: ignore[arg-type]
+    )
+    return Example(Doc(VOCAB, words=["New", "York-a", "b", "c", "xy"]), reference)
+
+
+def test_a_token_of_two_misaligned_entities_belongs_to_the_first() -> None:
+    """The token "York-a" is in New York and in "-a b", and "xy" in "x" and "y". "c" is aligned."""
+    first = example_of_tags(predicted="O", gold="B-country")
+    tags = ["B-city", "I-city", "B-country", "I-country", "B-city", "B-city", "B-country"]
+
+    pairs = compare_tags([first, example_of_misaligned_entities(*tags)], labels=LABELS)
+
+    names = [pairs.tags.names[tag] for tag in pairs.gold]
+    assert names == ["U-country", "B-city", "L-city", "U-country", "U-city", "U-city"]
+    assert pairs.misaligned.as_tuples() == [(1, 3, 0), (3, 4, 1), (5, 6, 0)]
+
+
+def test_a_misaligned_entity_counts_although_a_part_of_its_token_is_not_annotated() -> None:
+    """The first doc has no annotation but of "x". In the second, the token "xy" has none at
+    "y"."""
+    without = [None] * 5
+    only_x = example_of_misaligned_entities(*without, "B-city", None)
+    only_outside = example_of_misaligned_entities(*without, "O", None)
+
+    counts = count_docs([only_x, only_outside], HIERARCHICAL, labels=LABELS)
+
+    assert counts.cost.tolist() == [4, 0]
+    assert counts.tokens.tolist() == [1, 0]
 
 
 def test_of_two_predicted_entities_in_one_gold_token_one_is_right() -> None:

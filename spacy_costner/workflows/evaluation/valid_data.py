@@ -11,6 +11,7 @@ from spacy.training import Example
 
 from ...annotation import iob as ent_iob
 from ...pipeline.component import CostSensitiveNER
+from ..components import labels_set_before
 from .recurrence import KnownText, note_recurrence
 
 MAX_NAMED_LABELS = 10
@@ -63,7 +64,8 @@ def find_unknown_labels(
     must_share: bool = True,
 ) -> list[str]:
     """Find annotated labels that are unknown to a component. If several components write to the
-    same `spans_key`, the labels of all of them are known.
+    same `spans_key`, the labels of all of them are known. Labels of entities that earlier
+    components set aren't noted.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to score.
@@ -71,8 +73,8 @@ def find_unknown_labels(
     source (str): The path or name of the docs, used in the sentence.
     inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
     must_share (bool): Whether to raise an error if all labels of the docs are unknown.
-    RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if all
-        labels are known.
+    RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if
+        there are none to note.
     RAISES (ValueError): If `must_share` is True, the docs have entities, and all of their labels
         are unknown to the component.
     """
@@ -100,6 +102,12 @@ def find_unknown_labels(
             f"{source}: expected docs with labels of {ner.name}, one of {sorted(known_labels)}, "
             f"got {sorted(unknown)}"
         )
+    if key is None:
+        # The component keeps the entities of earlier components, so these labels aren't missed.
+        set_before = labels_set_before(nlp, ner.name)
+        unknown = [label for label in unknown if label not in set_before]
+        if not unknown:
+            return []
     named = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:MAX_NAMED_LABELS])
     if len(unknown) > MAX_NAMED_LABELS:
         named += f" and {len(unknown) - MAX_NAMED_LABELS} others"

@@ -1,6 +1,6 @@
 """Extract the text around a mistake, and mark the entities in it."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -62,6 +62,8 @@ def excerpt(
     doc: Doc,
     sides: Sequence[Mapping[Entity, float | None]],
     mistake: Sequence[Sequence[Entity]],
+    *,
+    misaligned: Collection[Entity] = (),
 ) -> Excerpt:
     """Extract the text around a mistake, and mark the annotated and predicted entities in it.
 
@@ -69,6 +71,7 @@ def excerpt(
     sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of the
         doc, with their probabilities.
     mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
+    misaligned (Collection[Entity]): The annotated entities that no predicted entity matches.
     RETURNS (Excerpt): The text and its entities.
     """
     mistake_begin, mistake_end = covering_span(mistake)
@@ -78,33 +81,33 @@ def excerpt(
     mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides
+    correct = annotated.keys() & predicted.keys() - misaligned
     annotated_mistake, predicted_mistake = mistake
     n_before = len(mark_before)
     return Excerpt(
         text=mark_before + shown.text + mark_after,
-        annotated=mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
-        predicted=mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
+        annotated=mark_entities(shown, annotated, correct, annotated_mistake, n_before=n_before),
+        predicted=mark_entities(shown, predicted, correct, predicted_mistake, n_before=n_before),
     )
 
 
 def mark_entities(
     shown: Span,
     entities: Mapping[Entity, float | None],
-    other_side: Container[Entity],
+    correct: Container[Entity],
     mistaken: Container[Entity],
     *,
     n_before: int,
 ) -> list[Mark]:
-    """Mark the annotated or the predicted entities in the visible part of a doc. An entity is
-    correct if it is also in `other_side`. `n_before` is the number of characters that precede the
-    visible part in the excerpt."""
+    """Mark the annotated or the predicted entities in the visible part of a doc. `n_before` is the
+    number of characters that precede the visible part in the excerpt."""
     marks: list[Mark] = []
     for entity, prob in entities.items():
         begin, end, label = entity
         if end <= shown.start or shown.end <= begin:
             continue
         state = "other"  # part of another mistake in the same text
-        if entity in other_side:
+        if entity in correct:
             state = "correct"
         elif entity in mistaken:
             state = "error"

@@ -6,7 +6,7 @@ exclusive.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy
@@ -33,10 +33,13 @@ class Sides(NamedTuple):
 
     annotated (dict[Entity, float | None]): The annotated entities.
     predicted (dict[Entity, float | None]): The predicted entities.
+    misaligned (Collection[Entity]): The annotated entities that no predicted entity matches, even
+        if it has the same tokens and label: see `TagPairs`.
     """
 
     annotated: dict[Entity, float | None]
     predicted: dict[Entity, float | None]
+    misaligned: Collection[Entity]
 
 
 class Mistake(NamedTuple):
@@ -105,14 +108,15 @@ def rank_mistakes(
     costs_of_docs = numpy.split(token_costs, first_tokens)
     ranked: list[RankedMistake] = []
     for doc_index, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
-        for annotated, predicted in group_overlapping(*sides):
-            if annotated == predicted:
+        for annotated, predicted in group_overlapping(sides.annotated, sides.predicted):
+            can_match = not any(entity in sides.misaligned for entity in annotated)
+            if can_match and annotated == predicted:
                 continue
             begin, end = covering_span((annotated, predicted))
             mistake = RankedMistake(
                 cost=float(costs[begin:end].sum(dtype="float64")),
                 confidence=confidence_in(annotated, predicted, sides),
-                kind=kind_of_mistake(annotated, predicted),
+                kind=kind_of_mistake(annotated, predicted, can_match=can_match),
                 doc=doc_index,
                 annotated=annotated,
                 predicted=predicted,
@@ -149,7 +153,12 @@ def show_mistake(
     """
     doc = dev.examples[mistake.doc].predicted
     sides = sides_of_docs[mistake.doc]
-    text, annotated, predicted = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
+    text, annotated, predicted = excerpt(
+        doc,
+        (sides.annotated, sides.predicted),
+        (mistake.annotated, mistake.predicted),
+        misaligned=sides.misaligned,
+    )
     return Mistake(mistake.doc, mistake.kind, mistake.cost, text, annotated, predicted)
 
 
@@ -201,9 +210,13 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
         predicted_entities = list_entities(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
 
-    annotated_sides = split_by_doc(list_entities(gold, tags.labels), probs, pairs.lengths)
+    # Misaligned entities can't be predicted. An entity with the same tokens can.
+    misaligned = dict.fromkeys(list_entities(pairs.misaligned, tags.labels), 0.0)
+    gold_entities = list_entities(gold, tags.labels)
+    annotated_sides = split_by_doc(gold_entities, {**probs, **misaligned}, pairs.lengths)
     predicted_sides = split_by_doc(list_entities(predicted, tags.labels), probs, pairs.lengths)
-    return [Sides(*sides) for sides in zip(annotated_sides, predicted_sides)]
+    misaligned_of_docs = split_by_doc(misaligned, misaligned, pairs.lengths)
+    return [Sides(*sides) for sides in zip(annotated_sides, predicted_sides, misaligned_of_docs)]
 
 
 def split_by_doc(
@@ -261,11 +274,14 @@ def group_overlapping(
     return groups
 
 
-def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
+def kind_of_mistake(
+    gold: Sequence[Entity], predicted: Sequence[Entity], *, can_match: bool = True
+) -> str:
     """Return the kind of a mistake, one of `REPORTED_KINDS`.
 
     gold (Sequence[Entity]): The annotated entities of the mistake.
     predicted (Sequence[Entity]): The predicted entities of the mistake.
+    can_match (bool): Whether predicted entities can have the boundaries of all annotated entities.
     RETURNS (str): The kind.
     """
     if not predicted:
@@ -274,7 +290,7 @@ def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
         return SPURIOUS_ENTITY
     gold_spans = [(begin, end) for begin, end, _ in gold]
     predicted_spans = [(begin, end) for begin, end, _ in predicted]
-    if gold_spans == predicted_spans:
+    if can_match and gold_spans == predicted_spans:
         return WRONG_LABEL
     labels = {label for _, _, label in [*gold, *predicted]}
     if len(labels) == 1:

@@ -14,6 +14,7 @@ from spacy.language import Language
 from spacy.scorer import PRFScore
 from spacy.training import Example
 
+from ...annotation.tokens import read_presets
 from ...metrics import ScoreIntervals
 from ...metrics.shift import find_shift, in_random_order
 from ...pipeline.component import CostSensitiveNER
@@ -31,6 +32,7 @@ from .mistakes import Mistake, TotalsOfKind, count_kinds, find_sides, rank_mista
 from .scores import (
     ThresholdCounts,
     count_entities,
+    count_in_predictions,
     find_annotated_labels,
     find_curves,
     find_intervals,
@@ -74,6 +76,9 @@ class Report(NamedTuple):
         or "bias". None if the decoding has neither.
     setting (OperatingPoint): The current value of this parameter, with precision and recall. The
         value is NaN if there is no parameter.
+    setting_counts (PRFScore): The entity counts with the current setting. As in `curves` and
+        `thresholds`, and unlike in `total`, entities with preset tokens don't count.
+    has_presets (bool): Whether earlier components have set the annotation of any token.
     guarantee (list[ObservedMissRate]): Guaranteed and observed miss rates: see `observe`.
     promised (float | None): The miss rate guaranteed by the pipeline, or None if there is no
         guarantee.
@@ -102,6 +107,8 @@ class Report(NamedTuple):
     curves: dict[str, list[OperatingPoint]]
     thresholds: list[ThresholdCounts]
     setting: OperatingPoint
+    setting_counts: PRFScore
+    has_presets: bool
     parameter: str | None
     guarantee: list[ObservedMissRate]
     promised: float | None
@@ -156,8 +163,9 @@ def report(
     # Warn if the docs used for tuning or calibration were split into tokens or sentences
     # differently.
     ner.compare_reading([eg.predicted for eg in dev.examples])
-    # This must run before `predict` writes to the docs: see `DevPredictions.entropies`.
+    # These must run before `predict` writes to the docs, because all entities would be presets.
     shift = shift_text(ner, dev)
+    has_presets = read_presets([eg.predicted for eg in dev.examples]).has_annotation
     curves, thresholds = find_curves(dev)
 
     # Scores. `predict` sets the entities of the docs, using the decoding of the component.
@@ -191,7 +199,8 @@ def report(
     }
 
     promise = ner.guarantee
-    parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
+    setting_counts = count_in_predictions(dev, dev.select_counted(prediction.entities))
+    parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], setting_counts)
     return Report(
         pipeline=f"{nlp.meta['lang']}_{nlp.meta['name']}",
         version=nlp.meta["version"],
@@ -206,6 +215,8 @@ def report(
         curves=curves,
         thresholds=thresholds,
         setting=setting,
+        setting_counts=setting_counts,
+        has_presets=has_presets,
         parameter=parameter_of_decoding,
         guarantee=observe(nlp, name, examples),
         promised=None if promise is None else promise.miss,

@@ -101,10 +101,21 @@ def count_at_threshold(
 ) -> ThresholdCounts:
     """Count the correct, spurious and missing entities if `entities` are predicted at a
     threshold."""
+    counts = count_in_predictions(dev, entities)
+    return ThresholdCounts(threshold, counts.tp, counts.fp, counts.fn)
+
+
+def count_in_predictions(dev: DevPredictions, entities: Entities) -> PRFScore:
+    """Count the correct, spurious and missing entities if `entities` are predicted. They must count
+    in `dev`.
+
+    dev (DevPredictions): The docs with their annotated entities.
+    entities (Entities): The predicted entities.
+    RETURNS (PRFScore): The counts.
+    """
     n_correct = int(dev.is_correct(entities).sum())
-    n_spurious = len(entities.begin) - n_correct
-    n_missing = dev.n_annotated - n_correct
-    return ThresholdCounts(threshold, n_correct, n_spurious, n_missing)
+    n_predicted = len(entities.begin)
+    return PRFScore(tp=n_correct, fp=n_predicted - n_correct, fn=dev.n_annotated - n_correct)
 
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
@@ -155,19 +166,20 @@ def count_entities(
     return ScoreCounts(total, in_order_of_tree, levels)
 
 
-def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:
+def find_setting(decoding: dict[str, Any], counts: PRFScore) -> tuple[str | None, OperatingPoint]:
     """Return the parameter of a decoding that can be changed by `tune`, and the current operating
     point of the component.
 
     decoding (dict[str, Any]): The settings of the decoding.
-    total (PRFScore): The total counts of the component's entities.
+    counts (PRFScore): The entity counts with this decoding, as on the curves: see
+        `count_in_predictions`.
     RETURNS (tuple[str | None, OperatingPoint]): The parameter, and its value with precision and
         recall. If the decoding has no such parameter, the parameter is None and the value is NaN.
     """
     precision = 1.0  # 1 if nothing is predicted, as in the curves
-    if total.tp + total.fp > 0:
-        precision = total.precision
+    if counts.tp + counts.fp > 0:
+        precision = counts.precision
     for parameter in TUNABLE:
         if parameter in decoding:
-            return parameter, OperatingPoint(decoding[parameter], precision, total.recall)
-    return None, OperatingPoint(math.nan, precision, total.recall)
+            return parameter, OperatingPoint(decoding[parameter], precision, counts.recall)
+    return None, OperatingPoint(math.nan, precision, counts.recall)

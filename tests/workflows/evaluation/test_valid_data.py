@@ -176,6 +176,28 @@ def test_a_label_that_the_component_does_not_know_is_noted(trained: Path, comman
     assert any("PERSON (40)" in note for note in notes_of_command)
 
 
+@pytest.mark.parametrize(
+    "factory, settings, position, is_noted",
+    [
+        ("entity_ruler", {}, "before", False),
+        ("span_ruler", {"annotate_ents": True}, "before", False),
+        ("span_ruler", {}, "before", True),  # writes to doc.spans
+        ("entity_ruler", {}, "after", True),
+    ],
+)
+def test_labels_of_entities_that_an_earlier_component_sets_are_not_noted(
+    trained: Path, factory: str, settings: dict[str, Any], position: str, is_noted: bool
+) -> None:
+    nlp = spacy.load(trained)
+    ruler: Any = nlp.add_pipe(factory, config=settings, **{position: "ner"})
+    ruler.add_patterns([{"label": "PERSON", "pattern": "Ana"}])
+    examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON")
+
+    notes = find_unknown_labels(nlp, nlp.get_pipe("ner"), examples, "dev")
+
+    assert ["PERSON (40)" in note for note in notes] == [True] * is_noted
+
+
 def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
     """Save the sentences with these numbers to a .spacy file, each as a doc."""
     examples = examples_of_sentences(spacy.blank("xx"), numbers, **renamed)

@@ -12,7 +12,7 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
 from spacy_costner.cli.plots import COLOURS
@@ -312,6 +312,52 @@ def test_misaligned_entities_are_missing_at_every_threshold(unsure: Path) -> Non
     assert any(note.startswith("4 of 8 entities don't begin and end") for note in result.notes)
 
 
+def pipeline_after_rules() -> Language:
+    """A pipeline that predicts Rome, Georgia and Oslo as cities. Rules before it set May as a
+    DATE, which is a label that the component doesn't have."""
+    tag_of_word = {"Rome": "B-city", "Georgia": "B-city", "Oslo": "B-city"}
+    nlp = pipeline_that_answers(tag_of_word, scorer=SCORER_WITHOUT_COST)
+    ruler: Any = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "DATE", "pattern": "May"}])
+    return nlp
+
+
+def docs_with_dates(n: int) -> list[tuple[str, str]]:
+    """Docs with a correct city and a date, with a wrong label, and with a missing city, n times."""
+    docs: list[tuple[str, str]] = []
+    for i in range(n):
+        docs.append((f"Rome fell in May {i}", "B-city O O B-DATE O"))
+        docs.append((f"Georgia sank {i}", "B-country O O"))
+        docs.append((f"Lima slept {i} .", "B-city O O O"))
+    return docs
+
+
+def test_entities_of_earlier_components_are_left_out_of_curves_and_present_setting() -> None:
+    """They count in the scores of the head. The page says so, unless the rules match nothing."""
+    left_out = "set by earlier components aren't counted in this section"
+
+    result = report_on(pipeline_after_rules(), docs_with_dates(4))
+    html = page_without_figures(result)
+
+    assert tp_fp_fn(result.total) == (8, 4, 8)
+    assert tp_fp_fn(result.setting_counts) == (4, 4, 8)
+    assert result.setting == (0.0, 4 / 8, 4 / 12)
+    assert result.setting in result.curves["bias"]
+    assert data_in_page(html)["total"] == [4, 4, 8]
+    for counts in result.thresholds:
+        assert counts.n_correct + counts.n_missing == 12
+    assert left_out in html.replace("\n", " ")
+    without_matches = report_on(pipeline_after_rules(), [("Rome fell .", "B-city O O")])
+    assert left_out not in page_without_figures(without_matches).replace("\n", " ")
+
+
+def test_labels_of_earlier_components_are_not_called_missed() -> None:
+    docs = [*docs_with_dates(1), ("Etna smoked", "B-volcano O")]
+    notes = report_on(pipeline_after_rules(), docs).notes
+    (note,) = (note for note in notes if "doesn't know the labels" in note)
+    assert "doesn't know the labels volcano (1): these" in note
+
+
 def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise: Any) -> None:
     """Every seventh threshold is tried. The counts must differ, as otherwise the test says
     little."""
@@ -530,6 +576,52 @@ def test_tokens_may_differ_from_the_tokens_of_the_annotation() -> None:
 
     assert tp_fp_fn(result.total) == (1, 0, 0)
     assert result.mistakes == []
+
+
+def test_misaligned_entities_are_mistakes() -> None:
+    """Nothing is predicted, so all entities of the head are missing: London and Berlin, which is a
+    part of the token "Berlin2024x", in each doc."""
+    nlp = pipeline_that_answers({})
+    examples = misaligned_examples(nlp, 10)
+    for eg in examples:
+        eg.reference.set_ents([Span(eg.reference, i, i + 1, "city") for i in (2, 4)])
+
+    result = report(nlp, examples)
+
+    assert tp_fp_fn(result.total) == (0, 0, 20)
+    assert result.kinds["missing entity"] == (20, 20 * 4)
+    assert result.confusion.labels == ["city", "O"]
+    assert result.confusion.cost[0, 1] == result.scores["ents_cost"] * result.tokens == 20 * 4
+    assert result.tokens == 10 * 6
+
+
+@pytest.mark.parametrize(
+    "label, kind, cost", [("city", "wrong boundary", 0), ("person", "label and boundary", 3)]
+)
+def test_a_predicted_entity_with_the_token_of_a_misaligned_one_is_wrong(
+    label: str, kind: str, cost: int
+) -> None:
+    """Only "Ro" is annotated. The token Rome is predicted. Its tag may be right, but the entity
+    isn't. Georgia is correct."""
+    nlp = pipeline_that_answers({"Rome": f"B-{label}", "Georgia": "B-country"})
+    words = ["Ro", "me", "fell", "."]
+    spaces = [False, True, True, False]
+    reference = Doc(nlp.vocab, words=words, spaces=spaces, ents=["B-city", "O", "O", "O"])
+
+    examples = [*examples_of(nlp, [("Georgia", "B-country")])]
+    examples.append(Example(nlp.make_doc("Rome fell ."), reference))
+
+    result = report(nlp, examples)
+
+    assert tp_fp_fn(result.total) == (1, 1, 1)
+    (mistake,) = result.mistakes
+    (annotated,) = mistake.annotated
+    (predicted,) = mistake.predicted
+    assert (mistake.kind, mistake.cost) == (kind, cost)
+    assert annotated == (0, 4, "city", "error", 0.0)
+    assert predicted[:4] == (0, 4, label, "error")
+    assert predicted.prob is not None and predicted.prob > 0.9
+    assert page_without_figures(result).count("can't be predicted</i>") == 1
 
 
 def test_entities_over_a_border_cannot_be_predicted() -> None:
