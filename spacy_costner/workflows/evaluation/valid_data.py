@@ -41,7 +41,7 @@ def find_faults(
     """
     examples = list(examples)
     unknown_labels = find_unknown_labels(
-        nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
+        nlp, ner, examples, source, predicted_labels=inner_nodes, must_share=must_share
     )
     known = KnownText.from_component(nlp, ner)
     recurring = note_recurrence(known, [eg.reference for eg in examples], source)
@@ -59,7 +59,7 @@ def find_unknown_labels(
     examples: Iterable[Example],
     source: str,
     *,
-    inner_nodes: Iterable[str] = (),
+    predicted_labels: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
     """Find annotated labels that are unknown to a component. If several components write to the
@@ -69,7 +69,8 @@ def find_unknown_labels(
     ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
     source (str): The path or name of the docs, used in the sentence.
-    inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
+    predicted_labels (Iterable[str]): Other labels that are predicted: inner nodes of a label tree,
+        and labels of other components if their entities count.
     must_share (bool): Whether to raise an error if all labels of the docs are unknown.
     RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if all
         labels are known.
@@ -77,7 +78,7 @@ def find_unknown_labels(
         are unknown to the component.
     """
     key = ner.annotation.spans_key
-    known_labels = {*ner.labels, *inner_nodes}
+    known_labels = {*ner.labels, *predicted_labels}
     if key is not None:
         # Several components with different labels may write to the same key.
         for _, pipe in nlp.pipeline:
