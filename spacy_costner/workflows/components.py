@@ -57,6 +57,19 @@ def sets_entities(nlp: Language, name: str) -> bool:
     return bool(getattr(nlp.get_pipe(name), "annotate_ents", False))
 
 
+def find_preset_labels(nlp: Language, name: str) -> set[str]:
+    """Return the labels of the earlier components that set entities. Components that don't report
+    their labels are skipped.
+
+    name (str): The name of the component that runs after them.
+    """
+    labels: set[str] = set()
+    for earlier_name in nlp.pipe_names[: nlp.pipe_names.index(name)]:
+        if sets_entities(nlp, earlier_name):
+            labels.update(getattr(nlp.get_pipe(earlier_name), "labels", ()))
+    return labels
+
+
 def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]:
     """Run all components before the given component on texts or docs.
 

@@ -143,8 +143,7 @@ def estimate(
     RETURNS (Estimate): The estimates, over all labels and for each label.
     RAISES (ValueError): If the component is missing or isn't trained, or `confidence` is invalid;
         or if there are too few drawn docs, or they weren't drawn at random from these texts for
-        this pipeline, aren't fully annotated, or don't contain any label that the component or an
-        earlier one predicts.
+        this pipeline, aren't fully annotated, or don't contain any of the component's labels.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")

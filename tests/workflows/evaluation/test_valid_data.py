@@ -176,6 +176,24 @@ def test_a_label_that_the_component_does_not_know_is_noted(trained: Path, comman
     assert any("PERSON (40)" in note for note in notes_of_command)
 
 
+def test_labels_of_earlier_components_are_not_noted(trained: Path) -> None:
+    """A ruler before the component sets entities with the label PERSON. It doesn't replace the
+    component, which has to know one of the labels. A later ruler doesn't count."""
+    nlp = spacy.load(trained)
+    ner: Any = nlp.get_pipe("ner")
+    examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON")
+    examples_of_ruler = examples_of_sentences(nlp, range(200, 240), PER="PERSON", LOC="PERSON")
+    pattern = {"label": "PERSON", "pattern": "Ana"}
+
+    nlp.add_pipe("entity_ruler", name="later", after="ner").add_patterns([pattern])
+    assert len(find_unknown_labels(nlp, ner, examples, "dev")) == 1
+
+    nlp.add_pipe("entity_ruler", name="earlier", before="ner").add_patterns([pattern])
+    assert find_unknown_labels(nlp, ner, examples, "dev") == []
+    with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['PERSON'\]"):
+        find_unknown_labels(nlp, ner, examples_of_ruler, "dev")
+
+
 def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
     """Save the sentences with these numbers to a .spacy file, each as a doc."""
     examples = examples_of_sentences(spacy.blank("xx"), numbers, **renamed)

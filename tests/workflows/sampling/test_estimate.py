@@ -248,6 +248,18 @@ def test_predicted_inner_nodes_are_wrong(unsure: Path) -> None:
     assert re.match(r"0 correct and \d\d+ false alarms", row.precision.refusal)
 
 
+def test_annotated_inner_nodes_that_are_predicted_are_known(unsure: Path) -> None:
+    nlp = load(unsure)
+    predict_node_above_labels(nlp, "name")
+    docs = make_docs(nlp)
+    annotated = [annotate(doc.copy()) for doc in docs]
+    annotated[0].set_ents([Span(annotated[0], 0, 1, "name")], default="outside")
+
+    (note,) = estimate(nlp, annotated, docs, simple_random=True).notes
+
+    assert re.search(r"know the labels river \(\d+\): these", note)
+
+
 def test_labels_that_the_pipeline_does_not_know_are_counted(
     nlp: Language, drawn: list[DrawnDoc]
 ) -> None:
