@@ -35,8 +35,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 
 from spacy_costner.cli.tables import text_table
 from spacy_costner.readers import ReadOptions, read_docs
-from spacy_costner.workflows.components import get_component
-from spacy_costner.workflows.sampling.drawn_counts import entity_keys
+from spacy_costner.workflows.sampling.drawn_counts import EntityKey, count_table, entity_keys
 from spacy_costner.workflows.sampling.estimation import MIN_ENTITIES, MIN_OF_EACH
 from spacy_costner.workflows.sampling.estimators import (
     Count,
@@ -47,7 +46,11 @@ from spacy_costner.workflows.sampling.estimators import (
     estimate_share,
     estimate_total,
 )
-from spacy_costner.workflows.sampling.expected_counts import concatenate_counts, expect_counts
+from spacy_costner.workflows.sampling.expected_counts import (
+    ExpectedCounts,
+    concatenate_counts,
+    expect_counts,
+)
 
 SIZES = (30, 50, 100)
 MIN_IN_POPULATION = 100
@@ -106,22 +109,23 @@ class Simulated(NamedTuple):
 
 def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
     """Count the annotated, predicted and expected entities in docs."""
-    labels = get_component(nlp, "ner").labels
-    # The number of entities of each label in each doc, annotated and correctly predicted
-    annotated = numpy.zeros((len(docs), len(labels)))
-    correct = numpy.zeros((len(docs), len(labels)))
-    counts_of_batches = []
+    # The entities of each doc, annotated and correctly predicted
+    annotated_keys: list[set[EntityKey]] = []
+    correct_keys: list[set[EntityKey]] = []
+    counts_of_batches: list[ExpectedCounts] = []
     i = 0  # the doc
     for batch, batch_counts in expect_counts(nlp, "ner", docs):
         counts_of_batches.append(batch_counts)
         for predicted_doc in batch:
-            gold = entity_keys(docs[i], labels)
-            for _, _, label in gold:
-                annotated[i, labels.index(label)] += 1
-            for _, _, label in gold & entity_keys(predicted_doc, labels):
-                correct[i, labels.index(label)] += 1
+            gold = entity_keys(docs[i])
+            annotated_keys.append(gold)
+            correct_keys.append(gold & entity_keys(predicted_doc))
             i += 1
     counts = concatenate_counts(counts_of_batches)
+    # Entities with labels that are never predicted don't count.
+    labels = counts.labels
+    annotated = count_table(annotated_keys, labels)
+    correct = count_table(correct_keys, labels)
 
     # The annotated and the expected counts for each column of `Labelled`. Shapes: (D, labels)
     tables: list[tuple[Floats2d, Floats2d]] = [

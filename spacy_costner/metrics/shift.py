@@ -200,8 +200,9 @@ class Shift(NamedTuple):
     @property
     def expected(self) -> dict[str, Any]:
         """The precision, recall and F-score that the model expects for its predictions, using the
-        keys of spaCy's scorer. A score is None if no entity is predicted or expected. After an
-        alarm, the model is overconfident and the scores are probably too high."""
+        keys of spaCy's scorer. As in this scorer, predicted inner nodes of a label tree are wrong.
+        A score is None if no entity is predicted or expected. After an alarm, the model is
+        overconfident and the scores are probably too high."""
         # Include zeros so that the sum consists of three numbers even without labels.
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
         overall = expected_prf(total)

@@ -106,9 +106,12 @@ def add_measures(
             f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
         )
 
-    # The expected number of correct entities is the sum of the probabilities.
+    # The expected number of correct entities is the sum of the probabilities. The probability of an
+    # inner node of a label tree covers all labels below it, but no entity is annotated with the
+    # node, so it is expected to be wrong.
     for span in read_group(group):
-        _add_counts(counts, span.label, correct=span.score, predicted=1.0)
+        correct = span.score if span.label in labels else 0.0
+        _add_counts(counts, span.label, correct=correct, predicted=1.0)
     # The attribute stores the expected number of annotated entities for each label.
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
         _add_counts(counts, label, annotated=expected_number)

@@ -57,15 +57,14 @@ def sets_entities(nlp: Language, name: str) -> bool:
     return bool(getattr(nlp.get_pipe(name), "annotate_ents", False))
 
 
-def labels_set_before(nlp: Language, name: str) -> set[str]:
-    """Return the labels of the components before the given component that change entities.
+def find_preset_labels(nlp: Language, name: str) -> set[str]:
+    """Return the labels of the earlier components that set entities. Components that don't report
+    their labels are skipped.
 
-    name (str): The name of the component.
+    name (str): The name of the component that runs after them.
     """
     labels: set[str] = set()
-    for earlier_name in nlp.pipe_names:
-        if earlier_name == name:
-            break
+    for earlier_name in nlp.pipe_names[: nlp.pipe_names.index(name)]:
         if sets_entities(nlp, earlier_name):
             labels.update(nlp.pipe_labels.get(earlier_name, ()))
     return labels

@@ -27,7 +27,7 @@ from spacy_costner.workflows.calibration.watching import watch
 
 from .. import oracle
 from ..support.commands import run
-from ..support.pipelines import load
+from ..support.pipelines import load, predict_node_above_labels
 from ..support.posteriors import entities_of, posterior
 from ..support.slow import slow_but
 from ..support.strategies import seeds
@@ -307,6 +307,27 @@ def test_expected_scores_are_those_of_expected_numbers(guaranteed: Language) -> 
     assert scores["ents_f"] == approx(2 * precision * recall / (precision + recall), rel=1e-4)
     recall_of_places = counts["LOC"][0] / counts["LOC"][2]
     assert scores["ents_per_type"]["LOC"]["r"] == approx(recall_of_places, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
+def test_predicted_inner_nodes_are_expected_to_be_wrong(guaranteed: Language) -> None:
+    """The confidence of an inner node is the probability that the entity has one of the labels
+    below it. In scores, an entity is only correct if it has the same label."""
+    predict_node_above_labels(guaranteed, "name")
+    docs = predict(guaranteed, docs_of_words(guaranteed))
+    ents = [ent for doc in docs for ent in doc.ents]
+    confidences = [ent._.confidence for ent in ents if ent.label_ != "name"]
+    n_nodes = len(ents) - len(confidences)
+    assert n_nodes > 10
+
+    result = guaranteed.get_pipe("ner").shift(docs)
+
+    assert result.counts["name"] == [0, n_nodes, 0]
+    scores = result.expected
+    assert scores["ents_per_type"]["name"] == {"p": 0, "r": None, "f": None}
+    n_annotated = sum(n_annotated for _, _, n_annotated in result.counts.values())
+    assert scores["ents_p"] == approx(sum(confidences) / len(ents))
+    assert scores["ents_r"] == approx(sum(confidences) / n_annotated)
 
 
 def test_expected_scores_of_no_docs_are_none(guaranteed: Language) -> None:

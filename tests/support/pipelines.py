@@ -9,6 +9,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
+from spacy_costner.costs.tables import make_hierarchical_cost
+from spacy_costner.decoding import make_min_cost
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
 SMALL = {
@@ -107,6 +109,14 @@ def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) ->
     for _ in range(steps):
         losses = nlp.update(batch, sgd=optimizer or default, losses={})
     return losses
+
+
+def predict_node_above_labels(nlp: Language, node: str) -> None:
+    """Let the component predict an inner node, which is above all of its labels, for entities whose
+    label it isn't sure of."""
+    ner: Any = nlp.get_pipe("ner")
+    tree: Any = {node: {label: {} for label in ner.labels}}
+    ner.set_decoding(make_min_cost(cost=make_hierarchical_cost(tree=tree), tree=tree))
 
 
 def ents(doc: Doc) -> list[tuple[int, int, str]]:

@@ -11,7 +11,7 @@ from spacy.training import Example
 
 from ...annotation import iob as ent_iob
 from ...pipeline.component import CostSensitiveNER
-from ..components import labels_set_before
+from ..components import find_preset_labels
 from .recurrence import KnownText, note_recurrence
 
 MAX_NAMED_LABELS = 10
@@ -42,7 +42,7 @@ def find_faults(
     """
     examples = list(examples)
     unknown_labels = find_unknown_labels(
-        nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
+        nlp, ner, examples, source, predicted_labels=inner_nodes, must_share=must_share
     )
     known = KnownText.from_component(nlp, ner)
     recurring = note_recurrence(known, [eg.reference for eg in examples], source)
@@ -60,18 +60,18 @@ def find_unknown_labels(
     examples: Iterable[Example],
     source: str,
     *,
-    inner_nodes: Iterable[str] = (),
+    predicted_labels: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find annotated labels that are unknown to a component. If several components write to the
-    same `spans_key`, the labels of all of them are known. Labels of entities that earlier
-    components set aren't noted.
+    """Find annotated labels that are unknown to a component and that no earlier component sets. If
+    several components write to the same `spans_key`, the labels of all of them are known.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to score.
     examples (Iterable[Example]): The annotated docs.
     source (str): The path or name of the docs, used in the sentence.
-    inner_nodes (Iterable[str]): Inner nodes of a label tree that the component may predict.
+    predicted_labels (Iterable[str]): Other labels that are known to be predicted, such as inner
+        nodes of a label tree.
     must_share (bool): Whether to raise an error if all labels of the docs are unknown.
     RETURNS (list[str]): One sentence with the most frequent unknown labels, or an empty list if
         there are none to note.
@@ -79,8 +79,11 @@ def find_unknown_labels(
         are unknown to the component.
     """
     key = ner.annotation.spans_key
-    known_labels = {*ner.labels, *inner_nodes}
-    if key is not None:
+    known_labels = {*ner.labels}
+    predicted_labels = {*predicted_labels}
+    if key is None:
+        predicted_labels |= find_preset_labels(nlp, ner.name)
+    else:
         # Several components with different labels may write to the same key.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
@@ -94,21 +97,15 @@ def find_unknown_labels(
     for label, _ in counts.most_common():
         if label not in known_labels:
             unknown.append(label)
-    if not unknown:
-        return []
-    knows_no_label = len(unknown) == len(counts)
-    if knows_no_label and must_share:
+    if unknown and len(unknown) == len(counts) and must_share:
         raise ValueError(
             f"{source}: expected docs with labels of {ner.name}, one of {sorted(known_labels)}, "
             f"got {sorted(unknown)}"
         )
-    if key is None:
-        # The component keeps the entities of earlier components, so these labels aren't missed.
-        set_before = labels_set_before(nlp, ner.name)
-        unknown = [label for label in unknown if label not in set_before]
-        if not unknown:
-            return []
-    named = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:MAX_NAMED_LABELS])
-    if len(unknown) > MAX_NAMED_LABELS:
-        named += f" and {len(unknown) - MAX_NAMED_LABELS} others"
+    missed = [label for label in unknown if label not in predicted_labels]
+    if not missed:
+        return []
+    named = ", ".join(f"{label} ({counts[label]:,})" for label in missed[:MAX_NAMED_LABELS])
+    if len(missed) > MAX_NAMED_LABELS:
+        named += f" and {len(missed) - MAX_NAMED_LABELS} others"
     return [f"{source}: {ner.name} doesn't know the labels {named}: these entities count as missed"]

@@ -151,12 +151,11 @@ def check_drawn_from(drawing: Drawing, expected: Expectations) -> None:
             f"expected the {drawing.docs:,} texts that the docs were drawn from, with the digest "
             f"{drawing.texts}, got {expected.docs:,} texts with {expected.digest}"
         )
-    n_expected = float(expected.totals.annotated.sum())
-    if not is_same_number(drawing.expected, n_expected):
+    if not is_same_number(drawing.expected, expected.n_expected):
         raise ValueError(
             "expected the pipeline that the docs were drawn for, which expects "
             f"{drawing.expected:,.1f} entities in the texts, got a pipeline that expects "
-            f"{n_expected:,.1f}: use the pipeline that they were drawn for, or draw again"
+            f"{expected.n_expected:,.1f}: use the pipeline that they were drawn for, or draw again"
         )
 
 

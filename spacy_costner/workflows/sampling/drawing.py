@@ -56,7 +56,8 @@ class Drawing:
     drawings (int): The number of draws with the same seed.
     docs (int): The number of texts.
     seed (int): The random seed of the draws.
-    expected (float): The number of entities that the pipeline expects in all texts.
+    expected (float): The number of entities with labels of the component that it expects in all
+        texts.
     pipeline (str): The digest of the pipeline: see `digest_component`.
     texts (str): The digest of the texts.
     """
@@ -234,7 +235,7 @@ def draw(
     for batch, counts in expect_counts(nlp, name, texts):
         docs += batch
         mistakes += counts.mistakes().tolist()
-        n_expected_entities += float(counts.annotated.sum())
+        n_expected_entities += counts.sum_annotated(ner.labels)
         for doc in batch:
             digest_of_texts = add_text(digest_of_texts, doc)
     if not docs:

@@ -1,7 +1,7 @@
 """Count the entities in drawn docs, and compute the expected counts of all texts."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import accumulate
 from operator import add
@@ -42,6 +42,8 @@ class Expectations(NamedTuple):
     docs (int): The number of texts.
     digest (str): The digest of the texts: see `add_text`.
     totals (ExpectedCounts): The sums over all texts. Shapes: (1, labels), (1,)
+    n_expected (float): The expected number of entities with labels of the component in all texts:
+        see `Drawing`.
     annotated_counts (ExpectedCounts): The expected counts of each annotated doc.
         Shapes: (docs, labels), (docs,)
     predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
@@ -51,6 +53,7 @@ class Expectations(NamedTuple):
     docs: int
     digest: str
     totals: ExpectedCounts
+    n_expected: float
     annotated_counts: ExpectedCounts
     predicted: list[set[EntityKey]]
     occurrences: list[int]
@@ -79,7 +82,6 @@ def expect_texts(
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
     occurrences = [0] * len(annotated)
 
-    labels = get_component(nlp, name).labels
     totals: ExpectedCounts | None = None
     n_docs = 0
     digest_of_texts = ""
@@ -94,33 +96,32 @@ def expect_texts(
             digest_of_texts = add_text(digest_of_texts, doc)
             for i in annotated_by_text.get(text_without_space(doc), ()):
                 counts_of_annotated[i] = counts.of_doc(i_in_batch)
-                predicted[i] = entity_keys(doc, labels)
+                predicted[i] = entity_keys(doc)
                 occurrences[i] += 1
     if totals is None:
         raise ValueError("expected texts with words, got none")
 
     # Use zeros for annotated docs that aren't among the texts. They are rejected by
     # `check_are_texts`.
-    zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
+    zeros = totals.zeros()
     annotated_counts = [counts_of_annotated.get(i, zeros) for i in range(len(annotated))]
     return Expectations(
         docs=n_docs,
         digest=digest_of_texts,
         totals=totals,
+        n_expected=totals.sum_annotated(get_component(nlp, name).labels),
         annotated_counts=concatenate_counts(annotated_counts),
         predicted=predicted,
         occurrences=occurrences,
     )
 
 
-def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
+def entity_keys(doc: Doc) -> set[EntityKey]:
     """Return a key for each entity in a doc: its start, end and label. Offsets ignore whitespace,
     so the keys of two docs with the same words can be compared even if their tokenization or
     whitespace differs.
 
     doc (Doc): The doc.
-    labels (Collection[str] | None): The labels of the entities to include. If None, all are
-        included.
     RETURNS (set[EntityKey]): The keys. In "in  New York", the key of the "LOC" entity "New York" is
         (2, 9, "LOC").
     """
@@ -130,10 +131,9 @@ def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKe
     n_visible_before = [0, *accumulate(is_visible)]
     keys: set[EntityKey] = set()
     for ent in doc.ents:
-        if labels is None or ent.label_ in labels:
-            begin = n_visible_before[ent.start_char]
-            end = n_visible_before[ent.end_char]
-            keys.add((begin, end, ent.label_))
+        begin = n_visible_before[ent.start_char]
+        end = n_visible_before[ent.end_char]
+        keys.add((begin, end, ent.label_))
     return keys
 
 
@@ -151,8 +151,8 @@ def count_drawn(
 ) -> dict[str, DrawnCounts]:
     """Count the entities in drawn docs by label.
 
-    labels (Sequence[str]): The labels of the model. If docs contain entities with other labels, the
-        expected counts of those labels are 0.
+    labels (Sequence[str]): The labels of the component. Other labels of annotated or predicted
+        entities are counted, too.
     annotated (Sequence[Doc]): The distinct drawn docs with their annotation.
     expected (Expectations): The expected counts.
     times (Ints1d): The number of times each doc was drawn. Shape: (docs,)
@@ -160,40 +160,36 @@ def count_drawn(
     """
     annotated_keys = [entity_keys(doc) for doc in annotated]
     correct_keys: list[set[EntityKey]] = []
-    unknown_labels: set[str] = set()
+    # The labels of other components and inner nodes are among the labels of the totals.
+    other_labels = set(expected.totals.labels)
     for predicted, gold in zip(expected.predicted, annotated_keys):
         correct_keys.append(predicted & gold)
-        unknown_labels.update(label for _, _, label in gold if label not in labels)
-    all_labels = [*labels, *sorted(unknown_labels)]
-    # Pad the model's arrays with columns of zeros for the unknown labels.
-    no_rows = (0, 0)
-    unknown_columns = (0, len(unknown_labels))
-    padding = [no_rows, unknown_columns]
+        other_labels.update(label for _, _, label in gold)
+    all_labels = [*labels, *sorted(other_labels.difference(labels))]
 
     def make_counts(
         true_numbers: Floats2d, expected_numbers: Floats2d, totals: Floats2d
     ) -> list[Count]:
         """Create the label counts from the true and expected counts in the annotated docs,
-        and the expected totals over all texts. Shapes: (docs, all labels), (docs, labels),
+        and the expected totals over all texts. Shapes: (docs, labels), (docs, labels),
         (1, labels)"""
-        # One row per draw. Shapes: (drawings, all labels)
+        # One row per draw. Shapes: (drawings, labels)
         true_rows = numpy.repeat(true_numbers, times, axis=0)
-        expected_rows = numpy.repeat(numpy.pad(expected_numbers, padding), times, axis=0)
-        all_totals = numpy.pad(totals, padding)[0]
+        expected_rows = numpy.repeat(expected_numbers, times, axis=0)
         counts: list[Count] = []
         for annotated_of_label, expected_of_label, total in zip(
-            true_rows.T, expected_rows.T, all_totals
+            true_rows.T, expected_rows.T, totals[0]
         ):
             counts.append(Count(annotated_of_label, expected_of_label, total))
         return counts
 
     # Three counts: annotated entities, correct predictions, and all predictions
-    annotated_counts = expected.annotated_counts
-    totals = expected.totals
+    annotated_counts = expected.annotated_counts.with_labels(all_labels)
+    totals = expected.totals.with_labels(all_labels)
     gold_numbers = count_table(annotated_keys, all_labels)
     correct_numbers = count_table(correct_keys, all_labels)
     # The number of predictions is known for all texts, so the expected number is the true number.
-    predicted_numbers = numpy.pad(annotated_counts.predicted, padding)
+    predicted_numbers = annotated_counts.predicted
     counts_of_labels = zip(
         make_counts(gold_numbers, annotated_counts.annotated, totals.annotated),
         make_counts(correct_numbers, annotated_counts.correct, totals.correct),

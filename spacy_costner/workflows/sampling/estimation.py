@@ -126,7 +126,8 @@ def estimate(
     n_left_out: int = 0,
 ) -> Estimate:
     """Estimate the number of entities in texts, and the precision, recall and F-score of a
-    pipeline. The intervals are valid for any model, even on out-of-domain texts.
+    pipeline. The intervals are valid for any model, even on out-of-domain texts. Entities of
+    earlier components count, and later components aren't run.
 
     nlp (Language): The pipeline that the docs were drawn for.
     drawn (Iterable[Doc]): The annotated docs: either all docs returned by `draw`, for one or
@@ -158,19 +159,24 @@ def estimate(
             f"expected at least {MIN_DRAWINGS} drawn docs, got {n_drawings}: with fewer, "
             "intervals contain the true number too rarely"
         )
+
+    # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
+    expected = expect_texts(nlp, name, texts, annotated)
+    sample = design.make_sample(expected)
+
     notes = note_known(known, annotated, "the drawn docs")
     notes += find_unknown_labels(
-        nlp, ner, [Example(doc, doc) for doc in annotated], "the drawn docs"
+        nlp,
+        ner,
+        [Example(doc, doc) for doc in annotated],
+        "the drawn docs",
+        predicted_labels=expected.totals.labels,
     )
     if n_left_out:
         notes.append(
             f"annotators left out {n_left_out} of {n_left_out + len(annotated)} drawn docs, which "
             "are assumed to be like the others"
         )
-
-    # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
-    expected = expect_texts(nlp, name, texts, annotated)
-    sample = design.make_sample(expected)
 
     # Compute the estimates over all labels and for each label.
     counts = count_drawn(ner.labels, annotated, expected, design.times)

@@ -198,6 +198,16 @@ def test_labels_of_entities_that_an_earlier_component_sets_are_not_noted(
     assert ["PERSON (40)" in note for note in notes] == [True] * is_noted
 
 
+def test_an_earlier_component_does_not_replace_the_component(trained: Path) -> None:
+    """The component has to know one of the labels."""
+    nlp = spacy.load(trained)
+    examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON", LOC="PERSON")
+    ruler: Any = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns([{"label": "PERSON", "pattern": "Ana"}])
+    with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['PERSON'\]"):
+        find_unknown_labels(nlp, nlp.get_pipe("ner"), examples, "dev")
+
+
 def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
     """Save the sentences with these numbers to a .spacy file, each as a doc."""
     examples = examples_of_sentences(spacy.blank("xx"), numbers, **renamed)

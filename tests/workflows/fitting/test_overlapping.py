@@ -212,7 +212,7 @@ def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
 
 def weights_of(model: Any) -> list[numpy.ndarray]:
     """The weights of a linear model, and of each fold of its first pass."""
-    rows_of_folds = [weights.rows for _, weights in first_pass_of(model)._folds]
+    rows_of_folds = [fold.weights.rows for fold in first_pass_of(model)._folds]
     return [linear_part(model)[1].rows, numpy.stack(rows_of_folds)]
 
 

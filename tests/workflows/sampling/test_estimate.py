@@ -29,7 +29,7 @@ from spacy_costner.workflows.sampling.estimation import ALL_LABELS, Estimate, La
 from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
 from ...support.commands import run
-from ...support.pipelines import load
+from ...support.pipelines import load, predict_node_above_labels
 
 NAMES = {
     "Shaka": "PERSON",
@@ -168,9 +168,9 @@ def test_estimates_equal_the_definition(nlp: Language, drawn: list[DrawnDoc]) ->
     assert value_of(row.f) == pytest.approx(2 * correct / (n_predicted + total), rel=1e-3)
 
 
-def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
-    """If all docs are in a simple random sample, estimates are the true counts and scores, and
-    intervals have no width."""
+def estimate_of_all_docs(nlp: Language) -> Estimate:
+    """Estimate with all docs in a simple random sample. The estimates are the true counts and
+    scores of the pipeline, and intervals have no width. Returns the estimates."""
     docs = make_docs(nlp)
     result = estimate(nlp, [annotate(doc.copy()) for doc in docs], docs, simple_random=True)
 
@@ -187,6 +187,77 @@ def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
     assert row.recall.estimate == pytest.approx([n_correct / n_gold] * 3)
     assert row.f.estimate == pytest.approx([2 * n_correct / (n_predicted + n_gold)] * 3)
     assert result.drawings_for_half == N_TEXTS  # there are no more texts
+    return result
+
+
+def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
+    result = estimate_of_all_docs(nlp)
+    assert any("doesn't know the labels river" in note for note in result.notes)
+
+
+def with_ruler(nlp: Language) -> Language:
+    """Add a ruler before the component. Its rivers are correct, and its events are wrong."""
+    ruler: Any = nlp.add_pipe("entity_ruler", before="ner")
+    ruler.add_patterns(
+        [{"label": "river", "pattern": "Rhine"}, {"label": "event", "pattern": "lost"}]
+    )
+    return nlp
+
+
+def test_entities_of_an_earlier_component_count(unsure: Path) -> None:
+    """Two labels of the ruler are unknown to the component. All rivers are found, so there is no
+    note about missed ones."""
+    nlp = with_ruler(load(unsure))
+
+    result = estimate_of_all_docs(nlp)
+
+    n_rivers = sum(token.text == "Rhine" for doc in make_docs(nlp) for token in doc)
+    n_events = sum(token.text == "lost" for doc in make_docs(nlp) for token in doc)
+    assert result.notes == []
+    river = row_of(result, "river")
+    assert river.entities.model_alone == value_of(river.entities) == pytest.approx(n_rivers)
+    assert river.recall.model_alone == 1
+    assert f"{n_rivers} correct and 0 missed" in river.recall.refusal
+    event = row_of(result, "event")
+    assert f"0 correct and {n_events} false alarms" in event.precision.refusal
+
+
+def test_docs_are_drawn_by_the_entities_that_the_component_expects(unsure: Path) -> None:
+    """A ruler's entities are not in the number that the drawings record."""
+    nlp = with_ruler(load(unsure))
+    drawn = draw(nlp, make_docs(nlp), n=N_DRAWN)
+    n_labels = len(nlp.get_pipe("ner").labels)
+    expected = 0.0
+    for _, counts in expect_counts(nlp, "ner", make_docs(nlp)):
+        expected += counts.annotated[:, :n_labels].sum()
+    assert drawn[0].drawing.expected == pytest.approx(expected)
+
+    result = estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
+    n_rivers = sum(token.text == "Rhine" for doc in make_docs(nlp) for token in doc)
+    assert value_of(row_of(result, "river").entities) == pytest.approx(n_rivers)
+
+
+def test_predicted_inner_nodes_are_wrong(unsure: Path) -> None:
+    nlp = load(unsure)
+    predict_node_above_labels(nlp, "name")
+
+    result = estimate_of_all_docs(nlp)
+
+    row = row_of(result, "name")
+    assert (row.entities.model_alone, row.precision.model_alone) == (0, 0)
+    assert re.match(r"0 correct and \d\d+ false alarms", row.precision.refusal)
+
+
+def test_annotated_inner_nodes_that_are_predicted_are_known(unsure: Path) -> None:
+    nlp = load(unsure)
+    predict_node_above_labels(nlp, "name")
+    docs = make_docs(nlp)
+    annotated = [annotate(doc.copy()) for doc in docs]
+    annotated[0].set_ents([Span(annotated[0], 0, 1, "name")], default="outside")
+
+    (note,) = estimate(nlp, annotated, docs, simple_random=True).notes
+
+    assert re.search(r"know the labels river \(\d+\): these", note)
 
 
 def test_labels_that_the_pipeline_does_not_know_are_counted(

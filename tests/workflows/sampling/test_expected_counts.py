@@ -1,12 +1,14 @@
 """Tests of what a model expects of docs, compared with what the pipeline predicts."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from spacy_costner.workflows.sampling.expected_counts import concatenate_counts, expect_counts
 
-from ...support.pipelines import TEXTS, pipeline, train
+from ...support.pipelines import TEXTS, load, pipeline, predict_node_above_labels, train
 
 
 def test_counts_of_docs_equal_sums_over_their_predicted_entities() -> None:
@@ -62,3 +64,37 @@ def test_entities_of_a_component_before_are_certain() -> None:
     assert counts.predicted[0].sum() == 1
     assert counts.mistakes()[0] == pytest.approx(0.0, abs=0.1)
     assert [ent.text for ent in doc.ents] == ["like"]
+
+
+def test_entities_with_other_labels_are_counted_in_all_batches(unsure: Path) -> None:
+    """Labels that the component doesn't know are certain if an earlier component predicts them, and
+    wrong if they are inner nodes, which are expected to be annotated with another label. The two
+    batches have different other labels."""
+    nlp = load(unsure)
+    predict_node_above_labels(nlp, "name")
+    ruler: Any = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "DATE", "pattern": "May"}])
+    labels = nlp.get_pipe("ner").labels
+    nlp.batch_size = 1
+    words = ["Khan", "London", "Sox", "lost", "is", "the"]
+    texts = ["in May", " ".join(numpy.random.default_rng(0).choice(words, 200))]
+
+    parts = []
+    for (doc,), counts in expect_counts(nlp, "ner", map(nlp.make_doc, texts)):
+        assert counts.labels == (*labels, *{ent.label_ for ent in doc.ents}.difference(labels))
+        parts.append(counts)
+    counts = concatenate_counts(parts)
+
+    assert counts.labels == (*labels, "DATE", "name")
+    date = counts.labels.index("DATE")
+    assert counts.predicted[:, date].tolist() == [1, 0]
+    assert counts.correct[:, date].tolist() == counts.annotated[:, date].tolist() == [1, 0]
+    node = counts.labels.index("name")
+    assert counts.predicted[1, node] > 0
+    assert counts.correct[1, node] == counts.annotated[1, node] == 0
+    # Each node is a false alarm, and the entity that the component expects there is missed.
+    n_wrong = counts.predicted[1].sum() - counts.correct[1].sum()
+    n_missed = counts.annotated[1].sum() - counts.correct[1].sum()
+    assert counts.mistakes()[1] == pytest.approx(n_wrong + n_missed)
+    assert n_wrong > counts.predicted[1, node]
+    assert counts.sum_annotated(["DATE"]) == 1
