@@ -7,7 +7,7 @@ key. A *preset* entity is an entity that is set on a doc before the component ru
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
@@ -15,7 +15,7 @@ from . import borders
 from .borders import Boundaries
 from .iob import INSIDE
 from .sentence_starts import WITHOUT_SENTENCES, sentence_starts
-from .spans import Labels, spans_as_entities
+from .spans import Labels, keep_longest, spans_as_entities
 from .tokens import TokenAttrs, read_presets
 
 
@@ -28,9 +28,9 @@ class Annotation:
     spans_key (str | None): The key of the entities in `doc.spans`. If None, `doc.ents` is used.
     own_labels (Labels): The labels of the spans to write. If None, spans with any label are
         written. Requires a `spans_key`.
-    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
-        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
-        `own_labels`. Requires a `spans_key`.
+    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs. In
+        evaluation, all of them count. Otherwise, overlapping spans raise an error. Only applies to
+        spans with a label in `own_labels`. Requires a `spans_key`.
     incorrect_spans_key (str | None): The key in `doc.spans` for spans that are known not to be
         entities.
     sentence_boundaries (Boundaries): Where a sequence of the chain starts: see `borders`.
@@ -87,6 +87,21 @@ class Annotation:
         except ValueError as error:
             raise ValueError(f"{self.component}: {error}") from None
         return Example(eg.predicted, reference)
+
+    def dropped_spans(self, doc: Doc, labels: Labels = None) -> list[Span]:
+        """Return the annotated spans that `as_entities` drops because they overlap with longer
+        spans. A model isn't trained on them, but they are annotated entities, so they count in
+        evaluation.
+
+        doc (Doc): The annotated doc, before or after `as_entities`.
+        labels (Labels): The labels passed to `as_entities`.
+        RETURNS (list[Span]): The spans. Empty if `filter_spans` is not set.
+        """
+        if self.spans_key is None or not self.filter_spans:
+            return []
+        labels_without_overlap = labels if self.own_labels is None else self.own_labels
+        _, dropped_spans = keep_longest(doc, self.spans_key, labels_without_overlap)
+        return dropped_spans
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
         """Read the tokens of docs and their preset annotation before prediction. For a component

@@ -96,7 +96,7 @@ def spans_as_entities(
     if own_labels is not None:
         entities += _other_spans(copy, key, labels, own_labels, entities)
     is_unannotated = is_missing(copy, key)
-    for span in entities:
+    for span in [*entities, *overlapping]:
         is_unannotated[span.start : span.end] = False
     copy.set_ents(entities, missing=missing_spans(copy, is_unannotated), default="outside")
     return copy

@@ -6,14 +6,14 @@ tag to each token. For performance, tokens are not processed in Python loops, ex
 differently tokenized docs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy
 from spacy.attrs import ENT_IOB, ENT_TYPE, IS_SPACE, ORTH, SENT_START
 from spacy.strings import StringStore
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
@@ -201,13 +201,54 @@ def align_reference(examples: Sequence[Example], predicted: TokenAttrs) -> Align
                 misaligned.append((first_token + begin, first_token + end, label_hash))
             is_annotated[in_predicted] = _has_annotation(eg, reference.iob[in_reference])
     tokens = replace(predicted, iob=iob, label=label)
-    # Hashes only fit into unsigned integers. Shape: (E, 3)
-    columns = numpy.asarray(misaligned, dtype="uint64").reshape(-1, 3).T
     return AlignedReference(
         tokens,
         is_annotated=is_annotated | tokens.is_annotated,
-        misaligned=Entities(columns[0].astype("int64"), columns[1].astype("int64"), columns[2]),
+        misaligned=_hashed_entities(misaligned),
     )
+
+
+def align_spans(
+    examples: Sequence[Example], spans_of_docs: Iterable[Iterable[Span]]
+) -> tuple[Entities, Entities]:
+    """Align annotated spans, which may overlap, with the tokens of the predicted docs.
+
+    examples (Sequence[Example]): The examples.
+    spans_of_docs (Iterable[Iterable[Span]]): The spans of each reference doc.
+    RETURNS (tuple[Entities, Entities]): The spans that begin and end with tokens of the predicted
+        doc, and the misaligned spans: see `AlignedReference`. The labels of both are hashes.
+    """
+    aligned: list[tuple[int, int, int]] = []
+    misaligned: list[tuple[int, int, int]] = []
+    first_token = 0  # the first token of the doc in the batch
+    for eg, spans in zip(examples, spans_of_docs):
+        for span in spans:
+            place = _find_touched_tokens(eg, span)
+            if place is None:
+                continue
+            begin, end = place
+            is_aligned = len(eg.get_aligned_spans_y2x([span], allow_overlap=True)) > 0
+            entities = aligned if is_aligned else misaligned
+            entities.append((first_token + begin, first_token + end, span.label))
+        first_token += len(eg.predicted)
+    return _hashed_entities(aligned), _hashed_entities(misaligned)
+
+
+def _hashed_entities(rows: Sequence[tuple[int, int, int]]) -> Entities:
+    """Convert rows of start, end and label hash to entities."""
+    # Hashes only fit into unsigned integers. Shape: (E, 3)
+    columns = numpy.asarray(rows, dtype="uint64").reshape(-1, 3).T
+    return Entities(columns[0].astype("int64"), columns[1].astype("int64"), columns[2])
+
+
+def _find_touched_tokens(example: Example, span: Span) -> tuple[int, int] | None:
+    """Find the tokens of the predicted doc with which a span of the reference shares characters.
+    Returns the first token and the token after the last, or None if there are no such tokens.
+    Whitespace may have none."""
+    tokens = example.alignment.y2x[span.start : span.end].tolist()
+    if not tokens:
+        return None
+    return tokens[0], tokens[-1] + 1
 
 
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> list[tuple[int, int, int]]:
@@ -229,10 +270,9 @@ def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> list[tupl
 
     misaligned: list[tuple[int, int, int]] = []
     for ent in example.reference.ents:
-        # The tokens with which the entity shares characters. Whitespace may have none.
-        touched = example.alignment.y2x[ent.start : ent.end].tolist()
-        if touched and (touched[0], touched[-1] + 1) not in aligned_places:
-            misaligned.append((touched[0], touched[-1] + 1, ent.label))
+        place = _find_touched_tokens(example, ent)
+        if place is not None and place not in aligned_places:
+            misaligned.append((*place, ent.label))
     return misaligned
 
 

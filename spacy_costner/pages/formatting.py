@@ -1,6 +1,11 @@
-"""Format numbers in HTML pages. The functions are used as template filters."""
+"""Format numbers and marked texts in HTML pages. The functions are used as template filters."""
 
 import math
+from collections.abc import Iterable
+from typing import TypeVar
+
+MarkT = TypeVar("MarkT", bound=tuple)
+"""A tuple that starts with the first character of a marked entity and the character after it."""
 
 
 def number(value: float | None, digits: int = 0) -> str:
@@ -37,3 +42,21 @@ def cost_number(cost: float) -> str:
     if float(cost).is_integer():
         return number(cost)
     return number(cost, digits=2)
+
+
+def without_overlap(marks: Iterable[MarkT]) -> list[list[MarkT]]:
+    """Divide the marks of a text into as few lists as possible, so that the marks of a list don't
+    overlap. Without marks, a single empty list is returned.
+
+    marks (Iterable[MarkT]): The marks, sorted by their start.
+    """
+    lines: list[list[MarkT]] = [[]]
+    for mark in marks:
+        start = mark[0]
+        for line in lines:
+            if not line or line[-1][1] <= start:
+                line.append(mark)
+                break
+        else:
+            lines.append([mark])
+    return lines

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from .formatting import cost_number, number, percent, probability
+from .formatting import cost_number, number, percent, probability, without_overlap
 
 
 @lru_cache
@@ -47,7 +47,7 @@ def render(template: str, **values: Any) -> str:
     **values (Any): The variables of the template. Values are escaped unless their type is Markup.
     RETURNS (str): The rendered page.
     """
-    filters = (number, percent, probability, cost_number, source_hash)
+    filters = (number, percent, probability, cost_number, without_overlap, source_hash)
     page_template = get_template(template, *filters, autoescape=True)
     # By default, Jinja's filter `tojson` sorts keys. Keep the original order instead.
     page_template.environment.policies["json.dumps_kwargs"] = {}

@@ -99,9 +99,9 @@ class CostSensitiveNER(SavedPipe):
     own_labels (list[str] | None): The labels of the spans to write. Requires a `spans_key`. Spans
         with other labels may overlap with these. Those that don't overlap are also used for
         training, so that the labels compete. If None, spans with any label are written.
-    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs.
-        Otherwise, overlapping spans raise an error. Only applies to spans with a label in
-        `own_labels`. Requires a `spans_key`.
+    filter_spans (bool): Whether to keep only the longest of overlapping spans in training docs. In
+        evaluation, all of them count. Otherwise, overlapping spans raise an error. Only applies to
+        spans with a label in `own_labels`. Requires a `spans_key`.
     sentence_boundaries (Boundaries): Where to split a doc into separate chains. False: nowhere.
         True: at sentence starts and line breaks. "sentences": at sentence starts.
     decoding (Decoding): How to predict entities.

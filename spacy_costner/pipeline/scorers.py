@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy
 from spacy.scorer import PRFScore, get_ner_prf
 from spacy.strings import StringStore
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints1d
 
@@ -39,6 +39,15 @@ Entity = tuple[int, int, str]
 
 EntityPairs = list[tuple[set[Entity], list[Entity]]]
 """The gold and the predicted entities of each doc, with token indices in the reference."""
+
+
+EntityGetter = Callable[[Doc], Iterable[Span]]
+"""A function that returns the annotated entities of a doc, which may overlap."""
+
+
+def get_ents(doc: Doc) -> Iterable[Span]:
+    """Return the entities in `doc.ents`."""
+    return doc.ents
 
 
 def as_entity(span: Span) -> Entity:
@@ -86,6 +95,7 @@ def cost_scores(
     confidence: dict[str, Any] | None = None,
     component: str | None = None,
     spans_key: str | None = None,
+    getter: EntityGetter = get_ents,
     **settings: Any,
 ) -> Scores:
     """Compute entity scores and the cost of mistakes.
@@ -106,6 +116,8 @@ def cost_scores(
     component (str | None): The name of the component. If None, the probabilities of any component
         are used.
     spans_key (str | None): The component's `spans_key`, which must be None.
+    getter (EntityGetter): Function that returns the annotated entities of a reference doc, for the
+        scores of entities. Costs compare tags, which are always those of `doc.ents`.
     **settings (Any): Other settings of the component, which are not used.
         (`CostSensitiveNER.score` passes its complete `cfg`.)
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
@@ -124,7 +136,8 @@ def cost_scores(
     """
     _check_ents("cost_scorer", spans_key)
     annotated = select_annotated(examples)
-    scores: Scores = get_ner_prf(annotated)
+    pairs_of_docs = entity_pairs(annotated, getter)
+    scores = _entity_scores(pairs_of_docs)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
         scores[name] = None  # remains None if it can't be computed
 
@@ -140,7 +153,6 @@ def cost_scores(
         scores["ents_confusion"] = _confusion(pairs)
 
     # Scores of entities
-    pairs_of_docs = entity_pairs(annotated)
     if pairs_of_docs:
         is_doc_correct: list[bool] = []
         for gold, predicted in pairs_of_docs:
@@ -150,12 +162,26 @@ def cost_scores(
     if tree is not None:
         for level in range(1, tree.depth + 1):
             total = count_at_level(pairs_of_docs, tree, level)
-            has_entities = len(total) > 0  # the length of a `PRFScore` is tp + fp + fn
+            has_entities = len(total) > 0
             scores[f"ents_f_level_{level}"] = total.fscore if has_entities else None
 
     if confidence is not None:
-        scores.update(_calibration_scores(annotated, confidence, labels, component))
+        scores.update(_calibration_scores(annotated, confidence, labels, component, getter))
     return scores
+
+
+def _entity_scores(pairs: EntityPairs) -> Scores:
+    """Compute the scores of `get_ner_prf` from the gold and the predicted entities of docs."""
+    by_label = count_by_label(pairs)
+    total = sum(by_label.values(), PRFScore())
+    if len(total) == 0:  # the length of a `PRFScore` is tp + fp + fn
+        return dict.fromkeys(("ents_p", "ents_r", "ents_f", "ents_per_type"))
+    return {
+        "ents_p": total.precision,
+        "ents_r": total.recall,
+        "ents_f": total.fscore,
+        "ents_per_type": {label: counts.to_dict() for label, counts in by_label.items()},
+    }
 
 
 def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
@@ -360,16 +386,17 @@ def _without_shared_tokens(misaligned: Entities) -> Entities:
     return misaligned._replace(begin=begin).select(begin < misaligned.end)
 
 
-def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
+def entity_pairs(examples: Iterable[Example], getter: EntityGetter = get_ents) -> EntityPairs:
     """Get the gold and the predicted entities of each annotated doc. Predicted entities are skipped
     if they include tokens without annotation or can't be aligned with the reference.
 
     examples (Iterable[Example]): The examples, with predicted docs.
+    getter (EntityGetter): Function that returns the annotated entities of a reference doc.
     RETURNS (EntityPairs): The entities, with token indices in the references.
     """
     pairs: EntityPairs = []
     for eg in select_annotated(examples):
-        gold = {as_entity(ent) for ent in eg.reference.ents}
+        gold = {as_entity(ent) for ent in getter(eg.reference)}
         predicted: list[Entity] = []
         for ent in eg.predicted.ents:
             entity = _in_reference(eg, ent)
@@ -441,6 +468,7 @@ def _calibration_scores(
     confidence: dict[str, Any] | None,
     labels: Sequence[str],
     component: str | None,
+    getter: EntityGetter = get_ents,
 ) -> Scores:
     """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
     to the predicted docs: see `confidence_scores`. If `component` is None, the probabilities under
@@ -452,7 +480,7 @@ def _calibration_scores(
             group = group_of_component(eg.predicted, confidence["spans_key"], component)
             if group is None:
                 continue
-            gold = {as_entity(ent) for ent in eg.reference.ents}
+            gold = {as_entity(ent) for ent in getter(eg.reference)}
             for span, prob in spans_with_scores(group):
                 entity = _in_reference(eg, span)
                 # Inner nodes of a label tree are not in `labels`. A missing score is NaN.

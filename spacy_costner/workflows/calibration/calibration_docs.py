@@ -15,6 +15,9 @@ from ..evaluation.recurrence import KnownText, is_same_path, units_of_docs
 from ..evaluation.valid_data import is_fully_annotated
 from ..sampling.drawing import Drawing, check_annotated, check_drawn_by, read_drawings
 
+WITHOUT_ENTITIES = "docs without entities"
+"""The kind of docs that don't count towards a miss rate. They count towards a false alarm rate."""
+
 SHORT_DOC_TOKENS = 5
 """Docs with fewer tokens are considered short. Short docs, such as numbers and headings, often
 match training docs by chance."""
@@ -111,8 +114,8 @@ def leave_out_unusable(
     keep_all (bool): Whether to keep training docs and copies. Drawn docs are a random sample only
         if all of them are kept.
     RETURNS (tuple[list[Example], dict[str, int]]): The remaining docs, with the component's
-        entities in `doc.ents`, and the number of docs of each kind. The counts include "docs
-        without entities", which are kept but don't count towards the miss rate.
+        entities in `doc.ents`, and the number of docs of each kind. The counts include
+        `WITHOUT_ENTITIES`, although these docs are kept.
     RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"
@@ -120,7 +123,7 @@ def leave_out_unusable(
         "training docs",
         "copies of other docs",
         "docs with missing tags",
-        "docs without entities",
+        WITHOUT_ENTITIES,
     ]
     if by_group is not None:
         kinds.append(without_group)
@@ -147,7 +150,7 @@ def leave_out_unusable(
             seen_units.add(unit)
             used_examples.append(eg)
             if not doc.ents:
-                counts["docs without entities"] += 1
+                counts[WITHOUT_ENTITIES] += 1
     return used_examples, counts
 
 
@@ -158,7 +161,7 @@ def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -
     counts (Mapping[str, int]): The number of docs of each kind: see `leave_out_unusable`.
     RETURNS (bool): Whether any doc has an entity.
     """
-    return len(used_examples) > counts["docs without entities"]
+    return len(used_examples) > counts[WITHOUT_ENTITIES]
 
 
 def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:

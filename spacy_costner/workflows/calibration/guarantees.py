@@ -29,6 +29,7 @@ from ..evaluation.recurrence import KnownText, check_new, note_recurrence
 from ..evaluation.valid_data import find_unknown_labels
 from ..sampling.drawing import Drawing, conformal_weights
 from .calibration_docs import (
+    WITHOUT_ENTITIES,
     check_drawn,
     check_have_entities,
     check_not_drawn,
@@ -143,6 +144,8 @@ def guarantee(
 
     used_examples, not_counted = leave_out_unusable(ner, known, examples, by_group, keep_all=drawn)
     check_have_entities(used_examples, not_counted)
+    if not terms.limits_misses:
+        del not_counted[WITHOUT_ENTITIES]  # spans in these docs are false alarms
     doc_weights = None
     kept_promise = None
     if drawn:

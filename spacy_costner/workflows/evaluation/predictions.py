@@ -21,7 +21,12 @@ from spacy.util import minibatch
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
-from ...annotation.tokens import align_reference, read_presets, with_label_indices
+from ...annotation.tokens import (
+    align_reference,
+    align_spans,
+    read_presets,
+    with_label_indices,
+)
 from ...decoding import Decoding, Posterior, Temperature
 from ...files.saving import as_json
 from ...pipeline.component import CostSensitiveNER
@@ -30,7 +35,7 @@ from ...pipeline.doc_entropy import measure_docs
 from ...pipeline.doc_writer import annotate_docs
 from ...pipeline.prediction import Prediction, make_prediction
 from ...progress import progress
-from ...tags import NO_ENTITIES, Entities
+from ...tags import NO_ENTITIES, Entities, concatenate_entities
 from ...types import map_scores
 from ..components import find_components, run_after, run_before
 
@@ -43,7 +48,8 @@ class DevPredictions(NamedTuple):
         the predicted docs have no entities.
     posterior (Posterior): The posterior of the concatenated tokens of all docs.
     gold (Entities): The annotated entities that count and that predicted entities can match. The
-        label is -1 if it is unknown to the component.
+        label is -1 if it is unknown to the component. If the component filters spans, they aren't
+        sorted and may overlap: see `Annotation.dropped_spans`.
     is_counted (Array1d): Whether each token is annotated and, unless preset tokens count, not
         preset. Shape: (N,)
     other_labels (Sequence[int]): The indices of labels that the component learns but doesn't write.
@@ -170,24 +176,32 @@ def predict_dev(
     docs = [eg.predicted for eg in examples]
     presets = read_presets(docs)
     reference = align_reference(examples, presets)
+    dropped_spans = [ner.annotation.dropped_spans(eg.reference, ner.own_labels) for eg in originals]
+    dropped, misaligned_dropped = align_spans(originals, dropped_spans)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
 
     batches = minibatch(progress(docs, desc="predict", unit="doc"), nlp.batch_size)
     is_excluded = presets.is_annotated & (not count_presets)  # shape: (N,)
     posterior = concatenate_posteriors([ner.posterior(batch, preset=True) for batch in batches])
+    strings = nlp.vocab.strings
     dev = DevPredictions(
         examples,
         posterior,
-        gold=reference.tokens.entities(ner.tags, nlp.vocab.strings),
+        gold=concatenate_entities(
+            reference.tokens.entities(ner.tags, strings),
+            with_label_indices(dropped, ner.tags, strings),
+        ),
         is_counted=reference.is_annotated & ~is_excluded,
         other_labels=ner.other_labels,
         originals=originals,
     )
     # A token that a misaligned entity shares with unannotated text doesn't count, but the entity
     # itself is annotated. So only exclude entities with excluded tokens or other labels.
-    misaligned = with_label_indices(reference.misaligned, ner.tags, nlp.vocab.strings)
-    misaligned = misaligned.trim(posterior.is_space)
+    misaligned = concatenate_entities(
+        with_label_indices(reference.misaligned, ner.tags, strings),
+        with_label_indices(misaligned_dropped, ner.tags, strings),
+    ).trim(posterior.is_space)
     is_ignored = misaligned.contain(is_excluded)
     is_ignored |= numpy.isin(misaligned.label, ner.other_labels)
     return dev._replace(

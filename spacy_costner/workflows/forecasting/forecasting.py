@@ -13,7 +13,7 @@ from thinc.api import Config
 
 from ...annotation.equal_texts import number_texts
 from ...annotation.neighbouring_docs import count_shared_entities
-from ...annotation.tokens import align_reference, read_token_attrs
+from ...annotation.tokens import align_reference, align_spans, read_token_attrs
 from ...metrics.learning_curves import CONFIDENCE
 from ...readers import DEFAULTS, KeptDocs, ReadOptions
 from ..config.init_options import InitOptions, check_raw_option
@@ -143,6 +143,7 @@ def read_examples(
     annotated: list[Example] = []
     with_entities: list[Doc] = []
     n_left_out = 0
+    n_entities = 0
     n_misaligned = 0
     for eg in all_examples:
         example = linear.ner.annotation.as_entities(eg)
@@ -153,13 +154,15 @@ def read_examples(
         annotated.append(eg)
         with_entities.append(reference)
         aligned = align_reference([example], read_token_attrs([example.predicted]))
-        n_misaligned += len(aligned.misaligned.begin)
-    if not any(doc.ents for doc in with_entities):
+        dropped_spans = linear.ner.annotation.dropped_spans(eg.reference)
+        _, misaligned_dropped = align_spans([eg], [dropped_spans])
+        n_entities += len(reference.ents) + len(dropped_spans)
+        n_misaligned += len(aligned.misaligned.begin) + len(misaligned_dropped.begin)
+    if n_entities == 0:
         raise ValueError("forecast: expected docs with annotated entities, got none")
     notes: list[str] = []
     if n_left_out:
         notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
-    n_entities = sum(len(doc.ents) for doc in with_entities)
     notes += misaligned_note(n_misaligned, n_entities)
     _, first_docs = numpy.unique(number_texts(with_entities), return_index=True)
     if len(first_docs) < len(annotated):

@@ -14,7 +14,7 @@ from thinc.types import Floats2d, Ints1d
 
 from ...pipeline.prediction import Prediction
 from ...pipeline.scorers import Entity, TagPairs
-from ...tags import Entities
+from ...tags import Entities, concatenate_entities
 from ..evaluation.predictions import DevPredictions
 from .excerpts import Mark, covering_span, excerpt
 
@@ -108,11 +108,13 @@ def rank_mistakes(
     costs_of_docs = numpy.split(token_costs, first_tokens)
     ranked: list[RankedMistake] = []
     for doc_index, (sides, costs) in enumerate(zip(sides_of_docs, costs_of_docs)):
-        for annotated, predicted in group_overlapping(sides.annotated, sides.predicted):
-            can_match = not any(entity in sides.misaligned for entity in annotated)
-            if can_match and annotated == predicted:
-                continue
+        # If annotated entities overlap, a mistake may overlap with a correct entity.
+        correct = {*sides.annotated}.intersection(sides.predicted).difference(sides.misaligned)
+        missed = [entity for entity in sides.annotated if entity not in correct]
+        spurious = [entity for entity in sides.predicted if entity not in correct]
+        for annotated, predicted in group_overlapping(missed, spurious):
             begin, end = covering_span((annotated, predicted))
+            can_match = not any(entity in sides.misaligned for entity in annotated)
             mistake = RankedMistake(
                 cost=float(costs[begin:end].sum(dtype="float64")),
                 confidence=confidence_in(annotated, predicted, sides),
@@ -189,6 +191,11 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     is_unannotated = pairs.gold < 0
     gold_tags = numpy.maximum(pairs.gold, 0)  # treat tokens without annotation as O
     gold = tags.decode(gold_tags, pairs.lengths)
+    # Tags can't represent overlapping entities. Labels of the model have the same indices in both.
+    has_label = dev.gold.label >= 0
+    is_decoded = dev.gold.is_in(gold.trim(posterior.is_space))
+    gold = concatenate_entities(gold, dev.gold.select(has_label & ~is_decoded))
+    gold = gold.select(numpy.lexsort((-gold.end, gold.begin)))  # sorted, longest first
     predicted = tags.decode(pairs.predicted, pairs.lengths)
     # The number of unannotated tokens before each token, followed by their total number. All tokens
     # of an entity are annotated if this number is the same at its start and its end.

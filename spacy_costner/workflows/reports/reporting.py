@@ -7,11 +7,13 @@ confusion matrix in `mistake_costs`.
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
 from spacy.scorer import PRFScore
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...annotation.tokens import read_presets
@@ -171,8 +173,11 @@ def report(
     # Scores. `predict` sets the entities of the docs, using the decoding of the component.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
-    scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
-    pairs_of_docs = entity_pairs(dev.examples)
+    getter = partial(get_annotated, ner)
+    scores = cost_scores(
+        cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE), getter=getter
+    )
+    pairs_of_docs = entity_pairs(dev.examples, getter)
     counts = count_entities(pairs_of_docs, ner.labels, tree)
 
     # Mistakes
@@ -228,6 +233,12 @@ def report(
         transitions=transition_weights(ner.chain_tags, dev.posterior.scores),
         notes=notes,
     )
+
+
+def get_annotated(ner: CostSensitiveNER, doc: Doc) -> list[Span]:
+    """Return the annotated entities of a reference doc in `DevPredictions.examples`, including
+    spans that the component drops in training because they overlap with longer ones."""
+    return [*doc.ents, *ner.annotation.dropped_spans(doc, ner.own_labels)]
 
 
 def settings_facts(ner: CostSensitiveNER, block: dict[str, Any], cost_name: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
+from spacy_costner.cli.guarantee import guarantee_text
 from spacy_costner.decoding import LEAST_PROB_OF_SETS, Posterior, make_viterbi
 from spacy_costner.pipeline.guaranteed_sets import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
@@ -763,6 +764,20 @@ def test_a_limit_of_false_alarms_leaves_probable_spans_and_few_wrong_ones(unsure
         shares_wrong.append(numpy.mean(is_wrong) if is_wrong else 0.0)
     assert 0 < numpy.mean(shares_wrong) < 0.3
     assert promise.confidence == 0.95
+
+
+def test_docs_without_entities_count_for_false_alarms(unsure: Path) -> None:
+    """Their spans are false alarms."""
+    examples = calibration_docs(load(unsure), 200)
+    n_without = sum(not eg.reference.ents for eg in examples)
+
+    result = guarantee(load(unsure), examples, false_alarm=0.3)
+    assert result.parts[0].docs == 200
+    assert "not counted" not in guarantee_text(result)
+
+    result = guarantee(load(unsure), examples, miss=0.3)
+    assert result.parts[0].docs == 200 - n_without
+    assert f"not counted: {n_without} docs without entities" in guarantee_text(result)
 
 
 def test_the_command_says_and_saves_what_is_promised(unsure: Path, tmp_path: Path) -> None:

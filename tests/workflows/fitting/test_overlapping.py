@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 from spacy_costner.annotation.span_groups import replace_spans
 from spacy_costner.annotation.spans import is_missing, spans_as_entities
 from spacy_costner.cli.options import load_with_examples
+from spacy_costner.cli.report import report_page
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.confidence import Confidence
@@ -955,3 +956,153 @@ def test_annotate_writes_spans_that_overlap(trained: Language, tmp_path: Path) -
     assert in_characters == [(0, 16, "ORG"), (12, 16, "GPE")]
     assert all(0.5 < span["score"] <= 1 for span in spans)
     assert bank_of_rome["entities"] == []
+
+
+# Evaluation with `filter_spans`
+
+NESTED = [(2, 6, "ORG"), (5, 6, "GPE"), (8, 9, "GPE")]
+
+
+def nested_examples(
+    nlp: Language, n: int, source: str, places: Sequence[Place] = NESTED
+) -> list[Example]:
+    """Docs such as "They saw the bank of Rome , and Oslo . dev-1"."""
+    rng = numpy.random.default_rng(0)
+    texts: list[tuple[str, list[Place]]] = []
+    for i in range(n):
+        first, second = rng.choice(["Rome", "Oslo", "Bonn", "Lima", "Cairo", "Quito"], 2)
+        text = f"They saw the bank of {first} , and {second} . {source}-{i}"
+        texts.append((text, [*places]))
+    return examples_of(docs_with_spans(nlp, texts=texts))
+
+
+@pytest.fixture(scope="module")
+def saved_filtering(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Saved pipelines with one component for overlapping labels. One predicts the longest spans,
+    which are kept in training, and the other one the GPE in them."""
+    folders: dict[str, Path] = {}
+    for found, places in (("outer", NESTED), ("inner", NESTED[1:])):
+        nlp = pipeline_of_groups(groups={"ner": ["GPE", "ORG"]}, filter_spans=True)
+        batch = nested_examples(nlp, 20, "train", places) + nested_examples(nlp, 1, "one")
+        folders[found] = tmp_path_factory.mktemp(found)
+        train(nlp, batch).to_disk(folders[found])
+    return folders
+
+
+@pytest.fixture(params=["outer", "inner"])
+def filtering(request: pytest.FixtureRequest, saved_filtering: dict[str, Path]) -> Language:
+    nlp = spacy.load(saved_filtering[request.param])
+    nlp.meta["name"] = request.param
+    return nlp
+
+
+def test_guarantee_counts_spans_that_training_drops(filtering: Language) -> None:
+    """At a high temperature, sets contain the ORG and the GPE in it."""
+    ner: Any = filtering.get_pipe("ner")
+    ner.cfg["temperature"]["overall"] = 4.0
+
+    result = guarantee(filtering, nested_examples(filtering, 100, "calibration"), miss=0.1)
+
+    assert result.promise.entities == 3 * result.promise.docs
+    new_examples = nested_examples(filtering, 100, "new")
+    shares_missed = []
+    for doc in filtering.pipe(eg.predicted for eg in new_examples):
+        missed = set(NESTED).difference(places_of(doc, "ner_confidence_guaranteed"))
+        shares_missed.append(len(missed) / len(NESTED))
+    assert numpy.mean(shares_missed) <= 0.1
+
+
+@pytest.mark.parametrize("parameter", ["threshold", "bias"])
+def test_tune_has_the_scores_of_spacy_if_training_drops_spans(
+    filtering: Language, parameter: str
+) -> None:
+    tuning = tune(filtering, nested_examples(filtering, 20, "dev"), parameter=parameter)
+
+    decoding = filtering.get_pipe("ner").cfg["decoding"]
+    for point in [*tuning.points[::20], tuning.chosen]:
+        decoding[parameter] = point.value
+        scores = filtering.evaluate(nested_examples(filtering, 20, "dev"))
+        assert point.recall == pytest.approx(scores["spans_sc_r"] or 0)
+        assert point.f_score() == pytest.approx(scores["spans_sc_f"] or 0)
+    assert tuning.chosen.scores == pytest.approx((1, 2 / 3, 0.8))
+
+
+def test_calibrate_counts_spans_that_training_drops_as_correct(filtering: Language) -> None:
+    result = calibrate(filtering, nested_examples(filtering, 50, "dev"))
+    assert result.temperature.overall < 1
+    assert result.error < result.error_before < 0.1
+
+
+def test_report_has_the_scores_of_spacy_if_training_drops_spans(filtering: Language) -> None:
+    scores = filtering.evaluate(nested_examples(filtering, 50, "test"))
+
+    result = report(filtering, nested_examples(filtering, 50, "test"))
+
+    total = result.total
+    expected = tuple(scores[f"spans_sc_{name}"] for name in "prf")
+    assert (total.precision, total.recall, total.fscore) == expected == (1, 2 / 3, 0.8)
+    assert tuple(result.scores[f"ents_{name}"] for name in "prf") == expected
+    by_label = {label: counts.to_dict() for label, counts in result.labels.items()}
+    assert by_label == scores["spans_sc_per_type"] == result.scores["ents_per_type"]
+    assert result.scores["ents_sent_acc"] == 0
+    assert result.scores["ents_ece"] < 0.1
+    assert result.thresholds[40].n_missing == 50
+    assert result.intervals is not None and result.intervals.recall == pytest.approx((2 / 3, 2 / 3))
+
+
+def test_report_shows_spans_that_training_drops(filtering: Language) -> None:
+    """The mistakes are entities that the component missed. The text is shown twice, because two of
+    its annotated entities overlap."""
+    result = report(filtering, nested_examples(filtering, 50, "test"))
+
+    missed = {"outer": "GPE", "inner": "ORG"}[filtering.meta["name"]]
+    assert result.kinds["missing entity"].n_mistakes == 50
+    assert sum(total.n_mistakes for total in result.kinds.values()) == 50
+    for mistake in result.mistakes:
+        assert [mark.label for mark in mistake.annotated] == ["ORG", "GPE", "GPE"]
+        assert [mark.label for mark in mistake.annotated if mark.state == "error"] == [missed]
+        assert {mark.state for mark in mistake.predicted} == {"correct"}
+    html = report_page(result)
+    (annotated, *_) = re.findall(r"<dt>annotated</dt><dd>(.*?)</dd>", html, re.DOTALL)
+    lines = [re.sub(r"<span.*?</span>|<.*?>", "", line) for line in annotated.split("<br>")]
+    assert lines == [result.mistakes[0].text] * 2
+
+
+def test_spans_that_training_drops_are_aligned(saved_filtering: dict[str, Path]) -> None:
+    """In the second doc, the GPE in the ORG is a part of the token "Rome's"."""
+    nlp = spacy.load(saved_filtering["outer"])
+    words = ["the", "bank", "of", "Rome", "'s", "lost"]
+    spaces = [True, True, True, False, True, True]
+    reference = Doc(nlp.vocab, words=words, spaces=spaces)
+    reference.spans["sc"] = [Span(reference, 1, 5, "ORG"), Span(reference, 3, 4, "GPE")]
+    same_tokens = Doc(nlp.vocab, words=words, spaces=spaces)
+    other_tokens = Doc(nlp.vocab, words=["the", "bank", "of", "Rome's", "lost"])
+    examples = [Example(same_tokens, reference), Example(other_tokens, reference)]
+    ner: Any = nlp.get_pipe("ner")
+
+    dev = predict_dev(nlp, ner, examples)
+
+    gpe, org = (ner.labels.index(label) for label in ("GPE", "ORG"))
+    assert sorted(dev.gold.as_tuples()) == [(1, 5, org), (3, 4, gpe), (7, 10, org)]
+    assert dev.misaligned.as_tuples() == [(9, 10, gpe)]
+    assert dev.n_annotated == 4
+
+
+def test_tokens_of_spans_that_training_drops_are_annotated(
+    saved_filtering: dict[str, Path],
+) -> None:
+    nlp = spacy.load(saved_filtering["outer"])
+    (eg,) = nested_examples(nlp, 1, "dev", [(2, 6, "ORG"), (5, 7, "GPE")])
+    eg.reference.spans["sc_missing"] = [eg.reference[6:8]]
+
+    dev = predict_dev(nlp, nlp.get_pipe("ner"), [eg])
+
+    assert dev.n_annotated == 2
+    assert numpy.flatnonzero(~dev.is_counted).tolist() == [7]
+
+
+def test_spans_that_overlap_are_refused_in_evaluation_without_filter_spans(nlp: Language) -> None:
+    examples = examples_of(docs_with_spans(nlp, texts=[("a b c", [(0, 2, "PER"), (1, 3, "ORG")])]))
+    for evaluate_docs in (report, tune, calibrate):
+        with pytest.raises(ValueError, match=r"others: doc.spans\['sc'\]: expected spans of one"):
+            evaluate_docs(nlp, examples, name="others")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy
 import pytest
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Config
@@ -177,6 +177,23 @@ def test_misaligned_entities_count_as_missed(tmp_path: Path) -> None:
     assert locations.entities == 10
     assert [point.recall for point in locations.measured] == [0] * len(locations.measured)
     assert any("10 of 20 entities don't begin and end with" in note for note in result.notes)
+
+
+def test_spans_that_training_drops_count_as_missed(tmp_path: Path) -> None:
+    """Each city is in a longer TRIP."""
+    docs = make_docs(10)
+    for doc in docs:
+        doc.spans["sc"] = [*doc.ents, Span(doc, 2, 4, "TRIP")]
+    config = make_config(save(docs, tmp_path / "train.spacy"))
+    config["components"]["ner"].update(spans_key="sc", filter_spans=True)
+    config["initialize"]["components"] = {"ner": {"labels": ["PER", "LOC", "TRIP"]}}
+
+    result = forecast(config, n_folds=2)
+
+    assert result.entities == 30
+    (locations,) = (row for row in result.labels if row.label == "LOC")
+    assert locations.entities == 10
+    assert [point.recall for point in locations.measured] == [0] * len(locations.measured)
 
 
 def test_too_small_a_corpus_has_only_its_curve() -> None:
