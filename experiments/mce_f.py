@@ -154,13 +154,13 @@ def systems_of(
     # MAP comes first, because others start from it. On the development part, it is trained from one
     # C to the next, which takes less time than starting from 0 for each.
     map_row = rows["MAP"]
-    map_settings = {setting["settings"]["c2"]: setting for setting in map_row["tried"]}
+    setting_of_penalty = {setting["settings"]["c2"]: setting for setting in map_row["tried"]}
     data = data_of(TASKS[name], "dev", limit)
     first_stage = stage(TASKS[name], map_row, map_row["tried"][0])
     stages = in_turn(first_stage, [setting["settings"] for setting in map_row["tried"]])
-    (systems_of_map,) = tune(run, [Trial("MAP", f"{name}-dev", data, stages)]).values()
-    best_map = best_on_dev(systems_of_map)
-    map_setting = map_settings[best_map.settings["c2"]]
+    map_on_dev = Trial("MAP", f"{name}-dev", data, stages)
+    best_map = best_on_dev(tune(run, [map_on_dev])["MAP"])
+    map_setting = setting_of_penalty[best_map.settings["c2"]]
     best = {"MAP": best_map._replace(settings={"setting": map_setting})}
     map_start = [stage(TASKS[name], map_row, map_setting)]
 

@@ -11,7 +11,7 @@ column. The module `layout` infers which columns contain the tokens and tags.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -305,16 +305,20 @@ def _remove_comments(
     beginning of a sentence, a line that begins with "#" is a comment, unless it contains a token
     and its tag. A tag without a prefix is recognized if it occurs in another line. For
     `tag_column`, see `ReadOptions`."""
-    if not any(line.startswith("#") for line in lines):
-        return
     index = -1  # the index of the tag's field, which is nearly always the last
     if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
         index = tag_column - 1 if tag_column > 0 else tag_column
-    other_tags: set[str] = set()
-    for line in lines:
-        fields = layout.split(line)
-        if len(fields) == layout.n_columns and not line.startswith("#"):
-            other_tags.add(fields[index])
+
+    @cache
+    def find_other_tags() -> set[str]:
+        """Find the tags of lines that don't begin with "#". Few files need them."""
+        tags: set[str] = set()
+        for line in lines:
+            fields = layout.split(line)
+            if len(fields) == layout.n_columns and not line.startswith("#"):
+                tags.add(fields[index])
+        return tags
+
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
@@ -322,7 +326,7 @@ def _remove_comments(
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
         is_token = len(fields) == layout.n_columns and (
-            is_tag(fields[index]) or fields[index] in other_tags
+            is_tag(fields[index]) or fields[index] in find_other_tags()
         )
         if begins_sentence and not is_token:
             lines[i] = ""

@@ -156,12 +156,18 @@ def _describe_inferred(table: Table, tag: int, tag_columns: Sequence[int]) -> In
     # Tags without prefixes are entities, too.
     has_entities = not set(table.column(tag)).issubset({"O", *NOT_ANNOTATED})
     entities_elsewhere = ""
+    if not has_entities:
+        entities_elsewhere = _describe_entities(table, tag_columns)
+    return InferredTags(table.place, table.n_columns, tag, has_entities, entities_elsewhere)
+
+
+def _describe_entities(table: Table, tag_columns: Sequence[int]) -> str:
+    """Describe the first of these columns that contains entities. Returns "" if none does."""
     for column in tag_columns:
         labels = _labels_of(table, column)
-        if labels and not has_entities:
-            entities_elsewhere = f"{table.name(column)} has entities such as {min(labels)}"
-            break
-    return InferredTags(table.place, table.n_columns, tag, has_entities, entities_elsewhere)
+        if labels:
+            return f"{table.name(column)} has entities such as {min(labels)}"
+    return ""
 
 
 def check_inferred(files: Sequence[InferredTags]) -> None:

@@ -107,6 +107,14 @@ class Experiment(NamedTuple):
     output_path: Path
 
 
+def save_cities(path: Path, n_docs: int) -> Path:
+    """Save docs of a city and a number. Returns the path."""
+    vocab = blank_vocab()
+    docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(n_docs)]
+    DocBin(docs=docs).to_disk(path)
+    return path
+
+
 def make_corpus(path: Path) -> None:
     """Write the corpus."""
     vocab = blank_vocab()

@@ -21,7 +21,7 @@ from spacy_costner.workflows.fitting.fitting import fit
 from spacy_costner.workflows.fitting.variants import change_config
 
 from ..support.commands import run
-from ..support.experiment import CONFIG, Experiment
+from ..support.experiment import CONFIG, Experiment, save_cities
 from ..support.fitting import SPARSE_CONFIG
 from ..support.vocabs import blank_vocab
 
@@ -37,10 +37,7 @@ EACH_EPOCH = {"initialize": {"before_init": {"@callbacks": CALLBACK}}}
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Ten docs, of an entity each."""
-    vocab = blank_vocab()
-    docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(N_DOCS)]
-    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
-    return tmp_path / "corpus.spacy"
+    return save_cities(tmp_path / "corpus.spacy", N_DOCS)
 
 
 def config_of(corpus: Path, *changes: dict[str, Any], **training: Any) -> Config:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spacy.tokens import Doc, DocBin
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import registry
@@ -22,9 +21,8 @@ from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
 from spacy_costner.workflows.fitting.variants import change_config, make_variants
 
-from ..support.experiment import CONFIG, Experiment
+from ..support.experiment import CONFIG, Experiment, save_cities
 from ..support.fitting import SPARSE_CONFIG
-from ..support.vocabs import blank_vocab
 
 N_DOCS, BATCH_SIZE = 10, 4
 """Ten docs in batches of four are three steps an epoch."""
@@ -39,10 +37,7 @@ NEVER = "the last loss is never used"
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Ten docs, of an entity each."""
-    vocab = blank_vocab()
-    docs = [Doc(vocab, words=["Paris", f"{i}"], ents=["B-city", "O"]) for i in range(N_DOCS)]
-    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
-    return tmp_path / "corpus.spacy"
+    return save_cities(tmp_path / "corpus.spacy", N_DOCS)
 
 
 def schedule_block(**ends: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from ...annotation.tokens import read_presets
 from ...metrics import ScoreIntervals
 from ...metrics.shift import find_shift, in_random_order
 from ...pipeline.component import CostSensitiveNER
@@ -167,7 +166,8 @@ def report(
     ner.compare_reading([eg.predicted for eg in dev.examples])
     # These must run before `predict` writes to the docs, because all entities would be presets.
     shift = shift_text(ner, dev)
-    has_presets = read_presets([eg.predicted for eg in dev.examples]).has_annotation
+    presets = ner.annotation.read_presets([eg.predicted for eg in dev.examples])
+    has_presets = presets.has_annotation
     curves, thresholds = find_curves(dev)
 
     # Scores. `predict` sets the entities of the docs, using the decoding of the component.
