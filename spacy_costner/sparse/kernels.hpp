@@ -16,9 +16,13 @@
 #if defined(__GNUC__)
 #define PREFETCH(address) __builtin_prefetch(address)
 #define RESTRICT __restrict__
+// GCC removes calls to functions that only prefetch memory, because they don't affect any value. It
+// doesn't remove a prefetch that is inlined.
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #define PREFETCH(address)
 #define RESTRICT
+#define ALWAYS_INLINE inline
 #endif
 
 namespace costner_sparse {
@@ -29,7 +33,7 @@ constexpr int64_t N_AHEAD = 64;
 
 // Prefetches all cache lines of a row.
 template <typename Real>
-void prefetch_row(const Real* row, int64_t width) {
+ALWAYS_INLINE void prefetch_row(const Real* row, int64_t width) {
     const int64_t values_per_line = 64 / sizeof(Real);
     for (int64_t k = 0; k < width; k += values_per_line) PREFETCH(row + k);
     PREFETCH(row + width - 1);  // the row may end in another line
@@ -351,18 +355,13 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
     for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
 }
 
-// Prefetches all values of a row, before it is updated.
-inline void prefetch(const Table& table, int64_t row) {
-    PREFETCH(table.last + row * table.last_stride);
-    for (const float* part : {table.weights, table.totals, table.squares})
-        prefetch_row(part + row * table.stride, table.width);
-}
-
 // Performs step number `now` for the rows that have a gradient. Rows must not be repeated.
 inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
                     const float* gradient, int32_t now, const Step& step) {
     for (int64_t i = 0; i < n_rows; ++i) {
-        if (i + N_AHEAD < n_rows) prefetch(table, rows[i + N_AHEAD]);
+        // In an interleaved table, a row's weights are followed by its other values.
+        if (i + N_AHEAD < n_rows)
+            prefetch_row(table.weights + rows[i + N_AHEAD] * table.stride, table.stride);
         lazy_regularise(table, rows[i], now - 1, step);
         adagrad(table, rows[i], gradient + i * table.width, now, step);
     }
