@@ -23,7 +23,7 @@ one."""
 TRIAL_LEVEL = 1
 """The zlib compression level used to check which of two encodings is shorter."""
 
-SAVED_LEVEL = 6
+SAVED_LEVEL = 7
 """The zlib compression level for saved data. Level 9 is many times slower for sorted hashes and
 reduces the size by only 1 to 2%."""
 

@@ -156,71 +156,99 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
     }
 }
 
+// The filled slots of tokens. A loop over these slots is faster than a loop over all slots, because
+// the processor can't predict which slots are empty.
+struct FilledSlots {
+    std::vector<int32_t> rows;  // the row index of each filled slot
+    std::vector<int64_t> ends;  // the number of filled slots up to and including each token
+};
+
+// Collects the filled slots of tokens. `is_used` determines whether a token is used. The slots of
+// all other tokens are treated as empty.
+template <typename IsUsed>
+FilledSlots find_filled(const int32_t* rows, int64_t n_tokens, int64_t n_slots, IsUsed is_used) {
+    FilledSlots filled{std::vector<int32_t>(n_tokens * n_slots), std::vector<int64_t>(n_tokens)};
+    int64_t n_filled = 0;
+    for (int64_t t = 0; t < n_tokens; ++t, rows += n_slots) {
+        if (is_used(t))
+            for (int64_t s = 0; s < n_slots; ++s) {
+                filled.rows[n_filled] = rows[s];
+                n_filled += rows[s] >= 0;  // the index of an empty slot is overwritten
+            }
+        filled.ends[t] = n_filled;
+    }
+    filled.rows.resize(n_filled);
+    return filled;
+}
+
+// Collects the filled slots of all tokens.
+inline FilledSlots find_filled(const int32_t* rows, int64_t n_tokens, int64_t n_slots) {
+    return find_filled(rows, n_tokens, n_slots, [](int64_t) { return true; });
+}
+
 // Computes scores[t] = sum of weights[r] over the rows r of token t. Returns whether all row
-// indices are less than n_rows. Larger indices are skipped. The stride between two rows of weights
-// is `stride` floats.
+// indices are less than n_rows. If not, the scores aren't computed. The stride between two rows of
+// weights is `stride` floats.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
                      int64_t stride, int64_t n_rows, int64_t width, float* RESTRICT scores) {
-    const int64_t n = n_tokens * n_slots;
-    const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
-    bool are_in_range = true;
+    const FilledSlots filled = find_filled(rows, n_tokens, n_slots);
+    const int64_t n = static_cast<int64_t>(filled.rows.size());
+    if (!are_below(filled.rows.data(), n, n_rows)) return false;
+    int64_t i = 0;
     for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
         std::fill(scores, scores + width, 0.0f);
-        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0)
-                prefetch_row(weights + rows[i + N_AHEAD] * stride, width);
-            // A negative index becomes a large unsigned number, so one comparison is sufficient.
-            if (static_cast<uint32_t>(rows[i]) >= end) {
-                are_in_range &= rows[i] < 0;
-                continue;
-            }
-            const float* row = weights + rows[i] * stride;
+        for (; i < filled.ends[t]; ++i) {
+            if (i + N_AHEAD < n) prefetch_row(weights + filled.rows[i + N_AHEAD] * stride, width);
+            const float* row = weights + filled.rows[i] * stride;
             for (int64_t k = 0; k < width; ++k) scores[k] += row[k];
         }
     }
-    return are_in_range;
+    return true;
 }
 
-// Collects the distinct rows used by the tokens of a batch in `active`. Writes the position in
-// `active` of each slot's row to `places`, or -1 for empty slots. Tokens with a gradient of 0 are
-// skipped, and their slots are treated as empty. `place_of` is a buffer for the position of each
-// row in `active`. All values must be -1, and are reset to -1 at the end.
-inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
-                        const float* d_scores, int64_t width, int32_t* place_of,
-                        std::vector<int32_t>& active, std::vector<int32_t>& places) {
-    const int64_t n = n_tokens * n_slots;
-    active.clear();
-    places.assign(n, -1);
-    for (int64_t t = 0; t < n_tokens; ++t) {
+// Collects the distinct rows used by the tokens of a batch in `active`. Returns the filled slots,
+// with the position in `active` instead of the row. Tokens with a gradient of 0 are skipped.
+// `place_of` is a buffer for the position of each row in `active`. All values must be -1, and are
+// reset to -1 at the end.
+inline FilledSlots find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
+                               const float* d_scores, int64_t width, int32_t* place_of,
+                               std::vector<int32_t>& active) {
+    FilledSlots filled = find_filled(rows, n_tokens, n_slots, [&](int64_t t) {
         const float* d_score = d_scores + t * width;
-        if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
-        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0) PREFETCH(place_of + rows[i + N_AHEAD]);
-            const int32_t row = rows[i];
-            if (row < 0) continue;
-            if (place_of[row] < 0) {
-                place_of[row] = static_cast<int32_t>(active.size());
-                active.push_back(row);
-            }
-            places[i] = place_of[row];
-        }
+        return std::any_of(d_score, d_score + width, [](float d) { return d != 0; });
+    });
+    const size_t n = filled.rows.size();
+    active.resize(n + 1);  // after the last new row, the loop writes one position further
+    int32_t n_active = 0;
+    for (size_t i = 0; i < n; ++i) {
+        if (i + N_AHEAD < n) PREFETCH(place_of + filled.rows[i + N_AHEAD]);
+        // There is no branch here, because the processor can't predict which rows are new.
+        const int32_t row = filled.rows[i];
+        const bool is_new = place_of[row] < 0;
+        active[n_active] = row;
+        place_of[row] = is_new ? n_active : place_of[row];
+        n_active += is_new;
+        filled.rows[i] = place_of[row];
     }
+    active.resize(n_active);
     for (int32_t row : active) place_of[row] = -1;
+    return filled;
 }
 
-// Computes gradient[p] += d_scores[t] for each token t and the position p of each of its rows in
-// `active`: see `find_active`.
-inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, int64_t n_slots,
-                          const float* d_scores, int64_t width, float* gradient) {
-    const int64_t n = n_tokens * n_slots;
-    for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
-        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && places[i + N_AHEAD] >= 0)
-                prefetch_row(gradient + places[i + N_AHEAD] * width, width);
-            if (places[i] < 0) continue;
-            float* RESTRICT sum = gradient + places[i] * width;
+// Computes gradient[r] += d_scores[t] for each token t and each of its rows r. For the active rows
+// of `find_active`, r is the position in `active`.
+template <typename Real>
+void add_rows(const FilledSlots& filled, const float* d_scores, int64_t width, Real* gradient) {
+    const int64_t n = static_cast<int64_t>(filled.rows.size());
+    int64_t i = 0;
+    for (const int64_t end : filled.ends) {
+        for (; i < end; ++i) {
+            if (i + N_AHEAD < n) prefetch_row(gradient + filled.rows[i + N_AHEAD] * width, width);
+            Real* RESTRICT sum = gradient + filled.rows[i] * width;
             for (int64_t k = 0; k < width; ++k) sum[k] += d_scores[k];
         }
+        d_scores += width;
+    }
 }
 
 // Computes the matrix product of inputs and weights. The order of summation within a row doesn't
@@ -235,20 +263,6 @@ inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, cons
             for (int64_t k = 0; k < width; ++k) products[k] += input * row[k];
         }
     }
-}
-
-// Computes gradient[r] += d_scores[t] for the rows r of each token t, in float64.
-inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
-                     int64_t width, double* RESTRICT gradient) {
-    const int64_t n = n_tokens * n_slots;
-    for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
-        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + N_AHEAD < n && rows[i + N_AHEAD] >= 0)
-                prefetch_row(gradient + rows[i + N_AHEAD] * width, width);
-            if (rows[i] < 0) continue;
-            double* row = gradient + rows[i] * width;
-            for (int64_t k = 0; k < width; ++k) row[k] += d_scores[k];
-        }
 }
 
 // The settings of AdaGrad: see table.py.

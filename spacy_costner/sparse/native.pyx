@@ -50,18 +50,18 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
     bint _sum_rows "costner_sparse::sum_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
         int64_t stride, int64_t n_rows, int64_t width, float* scores
-    )
-    void _find_active "costner_sparse::find_active"(
-        const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
-        int64_t width, int32_t* place_of, vector[int32_t]& active, vector[int32_t]& places
     ) except +
-    void _add_gradients "costner_sparse::add_gradients"(
-        const vector[int32_t]& places, int64_t n_tokens, int64_t n_slots, const float* d_scores,
-        int64_t width, float* gradient
-    )
-    void _add_rows "costner_sparse::add_rows"(
+    cdef cppclass FilledSlots:
+        pass
+    FilledSlots _find_filled "costner_sparse::find_filled"(
+        const int32_t* rows, int64_t n_tokens, int64_t n_slots
+    ) except +
+    FilledSlots _find_active "costner_sparse::find_active"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
-        int64_t width, double* gradient
+        int64_t width, int32_t* place_of, vector[int32_t]& active
+    ) except +
+    void _add_rows "costner_sparse::add_rows"[Real](
+        const FilledSlots& filled, const float* d_scores, int64_t width, Real* gradient
     )
     void _multiply_rows "costner_sparse::multiply_rows"(
         const float* inputs, int64_t n_rows, int64_t dim, const float* weights, int64_t width,
@@ -237,16 +237,16 @@ def collect_rows(
     RETURNS (tuple[Ints1d, Floats2d]): The indices of the A distinct rows with a gradient, and their
         gradients. Shapes: (A,), (A, K)
     """
+    cdef FilledSlots filled
     cdef vector[int32_t] active
-    cdef vector[int32_t] places
     cdef int64_t width = d_scores.shape[1]
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _check_rows(rows, place_of.shape[0])
     if rows.shape[0] and rows.shape[1] and width and place_of.shape[0]:
         with nogil:
-            _find_active(
+            filled = _find_active(
                 &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], width,
-                &place_of[0], active, places
+                &place_of[0], active
             )
     active_rows = numpy.empty(active.size(), dtype="int32")
     sums = numpy.zeros((active.size(), width), dtype="float32")
@@ -254,9 +254,7 @@ def collect_rows(
     if active.size():
         active_rows[:] = <int32_t[:active.size()]>active.data()
         with nogil:
-            _add_gradients(
-                places, rows.shape[0], rows.shape[1], &d_scores[0, 0], width, &out[0, 0]
-            )
+            _add_rows(filled, &d_scores[0, 0], width, &out[0, 0])
     return active_rows, sums
 
 
@@ -269,15 +267,14 @@ def add_rows(
     d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
     gradient (Floats2d): The gradient of all weights in float64, modified in place. Shape: (V, K)
     """
+    cdef FilledSlots filled
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _same("width of gradient", gradient.shape[1], d_scores.shape[1])
     _check_rows(rows, gradient.shape[0])
     if rows.shape[0] and rows.shape[1] and gradient.shape[0] and gradient.shape[1]:
         with nogil:
-            _add_rows(
-                &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], d_scores.shape[1],
-                &gradient[0, 0]
-            )
+            filled = _find_filled(&rows[0, 0], rows.shape[0], rows.shape[1])
+            _add_rows(filled, &d_scores[0, 0], d_scores.shape[1], &gradient[0, 0])
 
 
 cdef Table _table(
