@@ -292,8 +292,10 @@ class Features(Shim):
         no vocabulary."""
         if not docs or not self.template.memory or self._columns is None:
             return self
+        columns = recount_labels(docs, self.template, self._columns)
         features = Features(self.template, self.dropout)
-        features._set_columns(recount_labels(docs, self.template, self._columns))
+        features._set_columns(columns)
+        features._lookup = self.lookup.with_memory(columns)
         return features
 
     def select(self, has_weights: Array1d) -> tuple["Features", Ints1d]:

@@ -196,6 +196,16 @@ class Lookup:
         self._word_cache = self._empty_cache(vectors=None)
         self._training_vectors: StaticVectors | None = None  # set by `_vectors_for`
 
+    def with_memory(self, columns: Sequence[Column]) -> "Lookup":
+        """Create a lookup for columns that only differ in their label memory. It shares the cache
+        of words, because label memory isn't part of it, and the reader, which determines the keys
+        of the words in the cache."""
+        lookup = Lookup(columns)
+        lookup.reader = self.reader
+        lookup._word_cache = self._word_cache
+        lookup._training_vectors = self._training_vectors
+        return lookup
+
     def _number_places(self) -> None:
         """Number the places of all columns and create the slots for static vectors and word types.
 

@@ -545,18 +545,8 @@ class SparseWeights(Shim):
         self._apply_regularisation()
         if self.step == self._period_begin:
             return self._average.copy()
-        n_steps = self.step - self._period_begin  # n - b
         share = 1 - (self._period_begin / self.step) ** (self.average_power + 1)  # s
-        # w_{b+1} + ... + w_n: `totals` contains the sum of each row up to its last change. The row
-        # was constant in the remaining steps.
-        n_unchanged_steps = (self.step - self.table.last).astype("float32")[:, None]
-        average = n_unchanged_steps * self.table.weights
-        average += self.table.totals
-
-        average *= numpy.float32(share / n_steps)
-        if self._period_begin:  # s is 1 in the first period
-            average += numpy.float32(1 - share) * self._average
-        return average
+        return sparse.average(self.table, self._period_begin, self.step, share, self._average)
 
     def _end_period(self) -> None:
         """End an averaging period at the current step and start the next one."""

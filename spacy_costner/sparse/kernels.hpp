@@ -381,4 +381,26 @@ inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
     }
 }
 
+// Computes an average of each weight's values after all steps up to `now`, from the average
+// `before`, at step `begin`, and the values after the steps since then:
+//
+//     average = share * mean + (1 - share) * before
+//
+// The mean is (totals + (now - last) * weights) / (now - begin), because a row is constant after
+// step `last`. The rows of the averages are contiguous.
+inline void average(const Table& table, int64_t n_rows, int32_t begin, int32_t now, double share,
+                    const float* before, float* RESTRICT average) {
+    const float scale = static_cast<float>(share / (now - begin));
+    const float scale_before = static_cast<float>(1 - share);
+    for (int64_t row = 0; row < n_rows; ++row) {
+        const float* weights = table.weights + row * table.stride;
+        const float* totals = table.totals + row * table.stride;
+        const float n_constant = static_cast<float>(now - table.last[row * table.last_stride]);
+        for (int64_t k = 0; k < table.width; ++k)
+            average[k] = (n_constant * weights[k] + totals[k]) * scale + scale_before * before[k];
+        before += table.width;
+        average += table.width;
+    }
+}
+
 }  // namespace costner_sparse

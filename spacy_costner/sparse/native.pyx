@@ -74,6 +74,10 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const Table& table, const int32_t* rows, int64_t n_rows, const float* gradient,
         int32_t now, const _Step& step
     )
+    void _average "costner_sparse::average"(
+        const Table& table, int64_t n_rows, int32_t begin, int32_t now, double share,
+        const float* before, float* average
+    )
 
 
 cdef int _same(str name, int64_t got, int64_t expected) except -1:
@@ -350,3 +354,28 @@ def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_
         return
     with nogil:
         _adagrad(c_table, &rows[0], rows.shape[0], &gradient[0, 0], now, step)
+
+
+def average(table, int32_t begin, int32_t now, double share, const float[:, ::1] before):
+    """Compute an average of the weights after all updates. It consists of the average of earlier
+    updates and the mean over the updates since then: `share * mean + (1 - share) * before`. All
+    pending regularisation must have been applied.
+
+    table (Table): The weights. Their totals contain the updates after `begin`.
+    begin (int): The number of the last update in `before`.
+    now (int): The number of the last update, greater than `begin`.
+    share (float): The share of the mean.
+    before (Floats2d): The average of the updates up to `begin`. Shape: (V, K)
+    RETURNS (Floats2d): The average. Shape: (V, K)
+    """
+    cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
+    _same("length of before", before.shape[0], len(table.weights))
+    _same("width of before", before.shape[1], c_table.width)
+    if now <= begin:
+        raise wrong("now", f"more than {begin}", now)
+    averages = numpy.empty((before.shape[0], before.shape[1]), dtype="float32")
+    cdef float[:, ::1] out = averages
+    if averages.size:
+        with nogil:
+            _average(c_table, before.shape[0], begin, now, share, &before[0, 0], &out[0, 0])
+    return averages

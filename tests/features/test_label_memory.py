@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.vocab import Vocab
 from thinc.api import Optimizer
 
 from spacy_costner.features import Features, Template
@@ -393,6 +394,25 @@ def damaged_memories(memory: dict[str, Any]) -> Iterator[dict[str, Any]]:
         damages.append({"counts": {"LOWER": {**counts, **damage}}})
     for damage in damages:
         yield {**memory, **damage}
+
+
+def test_recounted_memory_finds_the_same_words_whatever_their_vocab() -> None:
+    """Recounted features share the cache of words. A bare vocab knows no lower case, so the same
+    word has other features there, also if the features found it in another vocab before."""
+    template = Template(windows={"LOWER": 0}, memory={"ORTH": 0})
+    docs = [annotated(["Rome", "May"], ["LOC", "O"]), annotated(["Ana"], ["PER"])]
+    bare_docs = [Doc(Vocab(), words=["Rome", "May"])]
+    features = Features(template)
+    features.build_vocab(docs)
+    features.find(docs)
+
+    recounted = features.recount(docs)
+
+    for found_docs in (bare_docs, docs):
+        expected = Features(template).from_bytes(features.to_bytes()).find(found_docs).rows
+        assert recounted.find(found_docs).rows.tolist() == expected.tolist()
+        if found_docs is bare_docs:
+            assert (expected[:, 0] == -1).all(), "a bare vocab knows no lower case"
 
 
 def test_damaged_memory_is_refused() -> None:

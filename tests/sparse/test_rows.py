@@ -244,6 +244,11 @@ WRONG = {
         (f"width of gradient: expected {K}, got 4", {2: floats(2, 4)}),
         (f"length of table.last: expected {V}, got 2", {0: table_with(last=ints(0, 0))}),
     ],
+    "average": [
+        ("now: expected more than 2, got 2", {2: 2}),
+        (f"length of before: expected {V}, got 1", {4: floats(1, K)}),
+        (f"width of before: expected {K}, got 4", {4: floats(V, 4)}),
+    ],
 }
 
 
@@ -265,6 +270,7 @@ def test_arguments_that_do_not_fit_are_named_and_not_changed(
         "multiply_rows": (floats(2, 3), floats(3, K)),
         "lazy_regularise": (table, ROWS.reshape(-1), 1, settings),
         "adagrad": (table, ints(0, 1), floats(2, K), 1, settings),
+        "average": (table, 2, 3, 0.5, floats(V, K)),
     }[name]
     function(*arguments)
     before = pickle.dumps(arguments)
