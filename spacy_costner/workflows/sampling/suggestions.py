@@ -151,7 +151,7 @@ class Suggestion(NamedTuple):
 
     doc_index (int): The index of the doc in the pool.
     score (float): The uncertainty about the doc. Without a model, see `suggest_first`.
-    doc (Doc): The doc, with the predicted entities if there is a model.
+    doc (Doc): The doc. With a model, a copy with the predicted entities.
     """
 
     doc_index: int
@@ -205,7 +205,7 @@ def suggest(
     name: str = "ner",
     annotated: Iterable[Doc] = (),
 ) -> list[Suggestion]:
-    """Choose the docs that are most worth annotating, and predict their entities.
+    """Choose the docs that are most worth annotating, and predict the entities of copies of them.
 
     nlp (Language): The trained pipeline.
     docs (Iterable[Doc]): The pool of docs without annotation or with preset entities. Docs without
@@ -333,13 +333,14 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure the uncertainty of a component about docs and the words in them. Earlier components
-    annotate the docs first. `docs` contains pairs of a doc's index and the doc. Returns a candidate
-    for each doc."""
+    """Measure the uncertainty of a component about copies of docs and the words in them. Earlier
+    components annotate the copies first. `docs` contains pairs of a doc's index and the doc.
+    Returns a candidate for each doc."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
     for batch in minibatch(docs, nlp.batch_size):
-        batch_docs = run_before(nlp, name, [doc for _, doc in batch])
+        copies = [doc.copy() for _, doc in batch]
+        batch_docs = run_before(nlp, name, copies)
         posterior = ner.posterior(batch_docs, preset=True)
         uncertainty = measure(ner, posterior)
         # Rounding errors may make an uncertainty slightly negative, which `choose_diverse` doesn't
