@@ -161,7 +161,7 @@ def estimate(
         )
 
     # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
-    expected = expect_texts(nlp, name, texts, annotated)
+    expected = expect_texts(nlp, name, texts, annotated, design.text_indices)
     sample = design.make_sample(expected)
 
     notes = note_known(known, annotated, "the drawn docs")
