@@ -231,6 +231,21 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
         }
 
 
+def test_tasks_have_the_metadata_of_the_docs(unsure: Path) -> None:
+    """Long values are left out, and the record of the suggestion replaces earlier records."""
+    nlp = load(unsure)
+    (doc,) = make_docs(nlp, TEXTS[:1])
+    earlier = {"drawn_by": "costner serve", "drawings": 50, "doc": 7}
+    doc.user_data |= {"source": "news", "body": "long " * 50, **earlier}
+    for (suggestion,) in (suggest(nlp, [doc]), suggest_first([doc])):
+        assert suggestion.task().extra["meta"] == {
+            "source": "news",
+            "score": round(suggestion.score, 4),
+            "doc": 0,
+            "chosen_by": "suggest",
+        }
+
+
 def test_docs_of_the_pool_do_not_change(unsure: Path) -> None:
     """A preset entity of a doc counts in each call. Predictions of the first call don't: the second
     call would take them for preset entities, whose probability is 1."""
