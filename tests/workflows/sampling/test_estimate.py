@@ -359,6 +359,20 @@ def test_labels_with_few_entities_in_the_drawn_docs_are_not_estimated(
     assert f"{team.drawn} in the drawn docs, fewer than 20" in team.entities.refusal
 
 
+def test_number_of_entities_without_the_model_is_positive(nlp: Language) -> None:
+    """Of 40 annotated docs, only one has entities."""
+    docs = [nlp.make_doc(f"I like the {i}") for i in range(N_TEXTS)]
+    docs[0] = nlp.make_doc("London Berlin " * 15)
+    annotated = [annotate(doc.copy()) for doc in docs[:40]]
+
+    row = row_of(estimate(nlp, annotated, docs, simple_random=True), "LOC")
+
+    assert row.drawn == 30
+    value, low, high = row.entities.annotated_alone or (0, 0, 0)
+    assert 0 < low < value < high
+    assert high / value == pytest.approx(value / low)
+
+
 def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[DrawnDoc]) -> None:
     """The sample has 60 + 40 drawings. Four times as many would halve the intervals."""
     docs = make_docs(nlp)
