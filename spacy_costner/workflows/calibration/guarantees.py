@@ -180,7 +180,7 @@ def guarantee(
         drawings=n_drawings,
     )
 
-    turn_on_confidence(nlp, ner)
+    notes += turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
     ner.meta = nlp.meta  # `set_guarantee` also writes the guarantee to this dictionary.
     earlier_promise = ner.guarantee

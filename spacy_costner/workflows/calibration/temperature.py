@@ -172,7 +172,7 @@ def calibrate_on(
     temperature = fit_temperature(judged_sets, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
-    turn_on_confidence(nlp, ner)
+    key_notes = turn_on_confidence(nlp, ner)
 
     docs: list[Doc] = []
     entropies_of_sets: list[Floats1d] = []
@@ -197,7 +197,7 @@ def calibrate_on(
         log_loss_before=mean_log_loss(probs_before, is_correct),
         log_loss=mean_log_loss(probs, is_correct),
         reliability=reliability(probs, is_correct),
-        notes=[*note_misaligned(predictions), *find_extremes(temperature)],
+        notes=[*note_misaligned(predictions), *find_extremes(temperature), *key_notes],
     )
 
 

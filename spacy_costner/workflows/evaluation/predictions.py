@@ -324,26 +324,42 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     return dict(as_json(scores))
 
 
-def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
+def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> list[str]:
     """Enable the confidences of a component, if they aren't already enabled. The component then
-    writes the probabilities of its entities to `doc.spans`, under a key that no other
-    `cost_sensitive_ner` uses. The setting is also written to the config of the pipeline.
+    writes the probabilities of its entities to `doc.spans`. The key is changed if another
+    `cost_sensitive_ner` has the same one, unless this component already writes to the key, and the
+    other one runs later and isn't calibrated. The setting is also written to the config of the
+    pipeline.
 
     nlp (Language): The pipeline, whose config is updated.
     ner (CostSensitiveNER): The component of `nlp`.
+    RETURNS (list[str]): A note if the key is changed, or an empty list.
     """
-    taken_keys = set()
+    component_of_key: dict[str, str] = {}  # the names of components whose keys are taken
+    runs_earlier = True
     for name, component in find_components(nlp).items():
-        if name != ner.name and component.confidence is not None:
-            taken_keys.add(component.confidence.spans_key)
+        if name == ner.name:
+            runs_earlier = False
+        elif component.confidence is not None:
+            is_calibrated = component.calibration_scores is not None
+            if ner.confidence is None or runs_earlier or is_calibrated:
+                component_of_key[component.confidence.spans_key] = name
     confidence = ner.confidence or Confidence()
-    if confidence.spans_key in taken_keys:
-        confidence = replace(confidence, spans_key=f"{ner.name}_confidence")
+    notes: list[str] = []
+    if confidence.spans_key in component_of_key:
+        other_name = component_of_key[confidence.spans_key]
+        key = f"{ner.name}_confidence"
+        notes.append(
+            f"{ner.name} now writes probabilities to doc.spans[{key!r}], because {other_name} "
+            f"writes to {confidence.spans_key!r}"
+        )
+        confidence = replace(confidence, spans_key=key)
     if confidence == ner.confidence:
-        return
+        return notes
     ner.set_confidence(confidence)
     block = {"@misc": "spacy_costner.Confidence.v1", **asdict(confidence)}
     nlp.get_pipe_config(ner.name)["confidence"] = block
+    return notes
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:

@@ -36,9 +36,12 @@ class SamplingDesign(Protocol):
     """The design of a sample of A annotated docs.
 
     times (Ints1d): The number of times each doc was drawn. Shape: (A,)
+    text_indices (Sequence[int] | None): The index of each doc among the nonempty texts, or None if
+        it is unknown.
     """
 
     times: Ints1d
+    text_indices: Sequence[int] | None
 
     def make_sample(self, expected: Expectations) -> Sample:
         """Check that the docs were drawn from these texts, and create the sample.
@@ -89,6 +92,7 @@ class SessionDesign:
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[SessionDrawing]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
+        self.text_indices: Sequence[int] | None = None
         self._annotated = annotated
         self._drawings = drawings
 
@@ -104,6 +108,7 @@ class SimpleRandomDesign:
 
     def __init__(self, annotated: Sequence[Doc]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
+        self.text_indices: Sequence[int] | None = None
         self._annotated = annotated
 
     def make_sample(self, expected: Expectations) -> Sample:
@@ -120,6 +125,7 @@ class UnequalDesign:
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[Drawing]) -> None:
         self.times = numpy.asarray([drawing.times for drawing in drawings])
+        self.text_indices: Sequence[int] | None = [drawing.doc for drawing in drawings]
         self._annotated = annotated
         self._drawings = drawings
 

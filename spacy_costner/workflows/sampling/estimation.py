@@ -26,7 +26,7 @@ from .estimators import (
     Interval,
     Sample,
     drawings_for_half,
-    estimate_ratio,
+    estimate_rate,
     estimate_share,
     estimate_total,
     most_docs_with_any,
@@ -161,7 +161,7 @@ def estimate(
         )
 
     # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
-    expected = expect_texts(nlp, name, texts, annotated)
+    expected = expect_texts(nlp, name, texts, annotated, design.text_indices)
     sample = design.make_sample(expected)
 
     notes = note_known(known, annotated, "the drawn docs")
@@ -268,7 +268,7 @@ def measure_number(
     total = estimate_total(annotated, sample, confidence=confidence)
     # Without the model, multiply the entities per token in the annotated docs by the number of
     # tokens in all texts.
-    entities_per_token = estimate_ratio(
+    entities_per_token = estimate_rate(
         annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
     )
     total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))

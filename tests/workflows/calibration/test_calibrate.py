@@ -28,7 +28,12 @@ from spacy_costner.workflows.calibration.temperature import (
     predict_best,
 )
 from spacy_costner.workflows.calibration.tuning import tune, use_decoding
-from spacy_costner.workflows.evaluation.predictions import DevPredictions, evaluate_dev, predict_dev
+from spacy_costner.workflows.evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    predict_dev,
+    turn_on_confidence,
+)
 
 from ...support.batches import random_potentials
 from ...support.pipelines import (
@@ -268,6 +273,28 @@ def test_two_calibrated_components_write_to_different_keys(unsure: Path) -> None
 
     assert nlp.get_pipe("ner").confidence.spans_key == "confidence"
     assert nlp.get_pipe("other").confidence.spans_key == "other_confidence"
+
+
+@pytest.mark.filterwarnings("ignore:other. doc.spans")
+def test_the_first_of_two_components_keeps_its_key(unsure: Path) -> None:
+    """Both have the default key, to which the first one writes. When the second one is calibrated,
+    it gets another key, and a note names it."""
+    nlp = load(unsure)
+    nlp.add_pipe("ner", "other", source=load(unsure))
+    other: Any = nlp.get_pipe("other")
+
+    result = calibrate(nlp, examples(nlp))
+
+    assert nlp(TEXTS[1]).spans["confidence"].attrs["component"] == "ner"
+    assert not any("doc.spans" in note for note in result.notes)
+    note = (
+        "other now writes probabilities to doc.spans['other_confidence'], because ner writes to "
+        "'confidence'"
+    )
+    assert turn_on_confidence(nlp, other) == [note]
+    assert nlp(TEXTS[1]).spans["confidence"].attrs["component"] == "ner"
+    assert nlp(TEXTS[1]).spans["other_confidence"].attrs["component"] == "other"
+    assert turn_on_confidence(nlp, other) == []
 
 
 def test_a_component_that_is_not_there_is_refused(unsure: Path) -> None:
