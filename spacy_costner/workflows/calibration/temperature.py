@@ -133,7 +133,9 @@ def calibrate(
     faults = find_faults(nlp, ner, examples, source)
     predictions = predict_dev(nlp, ner, examples)
     # Record how these docs were read, so that `watch` reads docs in the same way.
-    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
+    docs = [eg.predicted for eg in predictions.originals]
+    reading = find_reading(nlp, name, examples, docs, file_tokens=file_tokens)
+    ner.set_reading(reading, nlp.tokenizer)
     # All docs were predicted by the same model, so there is a single set of predictions.
     calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
     tempered = predictions.with_temperature(calibration.temperature)
