@@ -363,14 +363,18 @@ def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> list[str]:
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
-    """Write the scores of a pipeline that has changed since training to its meta. They replace the
-    scores from training in `nlp.meta["performance"]`.
+    """Write the scores of a pipeline that was calibrated or tuned to its meta. They replace the
+    scores from training in `nlp.meta["performance"]`. The docs are added to `sources_of_settings`.
 
     nlp (Language): The pipeline, whose meta is updated.
     scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
     source (str): The name of the scored docs, saved under "measured_on".
     n_docs (int): The number of scored docs.
     """
+    sources = sources_of_settings(nlp)
+    if source not in sources:
+        sources.append(source)
+    nlp.meta["tuned_on"] = sources
     performance = nlp.meta.setdefault("performance", {})
     # Like spaCy, only write scores that are already in the meta or have a weight in the config.
     names = set(performance)
@@ -379,3 +383,16 @@ def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs:
         if name in scores:
             performance[name] = scores[name]
     performance["measured_on"] = {"source": source, "docs": n_docs}
+
+
+def sources_of_settings(nlp: Language) -> list[str]:
+    """Return the names of all docs that a pipeline was calibrated or tuned on, in order of first
+    use: a new list.
+
+    nlp (Language): The pipeline. Its meta contains the names, under "tuned_on". Versions before
+        0.5.0 only saved the last name, in the scores.
+    """
+    if "tuned_on" in nlp.meta:
+        return [*nlp.meta["tuned_on"]]
+    measured_on = nlp.meta.get("performance", {}).get("measured_on")
+    return [] if measured_on is None else [measured_on["source"]]
