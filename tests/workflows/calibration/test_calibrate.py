@@ -217,6 +217,17 @@ def test_calibration_changes_what_a_threshold_predicts_and_the_scores_in_the_met
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
 
 
+def test_the_calibration_error_is_stored_in_the_meta_if_it_has_a_weight(unsure: Path) -> None:
+    nlp = load(unsure, scorer={"@scorers": "spacy_costner.confidence_scorer.v1"})
+    nlp.config["training"]["score_weights"] = {"ents_ece": None, "ents_reliability": None}
+
+    result = calibrate(nlp, examples(nlp))
+
+    performance = nlp.meta["performance"]
+    assert performance["ents_ece"] == pytest.approx(result.error, abs=1e-6)
+    assert len(performance["ents_reliability"]) == 10
+
+
 def test_where_the_error_rises_the_log_loss_is_said() -> None:
     """The error falls from 0.02 to 0.01 at first, and then rises to 0.03 in its place. The log loss
     falls from 0.5 to 0.25 in both."""
