@@ -253,7 +253,8 @@ def prepare(nlp: Language) -> set[str]:
     """Prepare a pipeline for Presidio. All `cost_sensitive_ner` components are set to write the
     probabilities of entities, but no alternatives.
 
-    RETURNS (set[str]): The labels of all components that set `doc.ents`.
+    RETURNS (set[str]): The labels of all components that set `doc.ents`, including inner nodes of a
+        label tree that can be predicted.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component.
     """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
@@ -273,6 +274,8 @@ def prepare(nlp: Language) -> set[str]:
     for name in nlp.pipe_names:
         if sets_entities(nlp, name):
             labels.update(getattr(nlp.get_pipe(name), "labels", ()))
+    for pipe in components:
+        labels.update(pipe.inner_nodes)
     return labels
 
 

@@ -169,6 +169,26 @@ def test_labels_of_a_span_ruler_that_sets_entities_are_among_the_labels(
     assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "drug"}
 
 
+def test_inner_nodes_of_a_label_tree_are_among_the_labels(
+    presidio: Any, saved: Path, tmp_path: Path
+) -> None:
+    """They are mapped like labels. With a high temperature, the model isn't sure of any label."""
+    tree: Any = {"anything": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
+    decoding = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": tree}
+    nlp = load(saved, decoding=decoding)
+    assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "anything"}
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 20.0
+    nlp.to_disk(tmp_path)
+
+    recognizer = presidio.CostnerRecognizer(tmp_path, mapping={"anything": "THING"})
+
+    results = recognizer.analyze(TEXTS[1], recognizer.supported_entities)
+    assert "THING" in [result.entity_type for result in results]
+    found_by_engine = make_analyzer(presidio, tmp_path, "en").analyze(TEXTS[1], language="en")
+    assert "anything" in [result.entity_type for result in found_by_engine]
+
+
 def test_spans_of_a_component_that_sets_no_entities_are_found(presidio: Any, saved: Path) -> None:
     """The component writes to `doc.spans` instead of `doc.ents`."""
     nlp = load(saved, spans_key="places")
