@@ -924,6 +924,19 @@ class CostSensitiveNER(SavedPipe):
             return decode.cost
         return None
 
+    @property
+    def inner_nodes(self) -> tuple[str, ...]:
+        """The inner nodes of a label tree that can be predicted instead of labels. Empty if
+        decoding only predicts labels.
+
+        RAISES (ValueError): If the cost or the tree can't be read or doesn't match the labels.
+        """
+        decode = self._decoding.decode
+        if isinstance(decode, MinCost):
+            # The nodes follow the labels.
+            return decode.choices(self.tags).labels[len(self.labels) :]
+        return ()
+
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
         `MinCost`). With any other decoding, every wrong tag is assumed to have a cost of 1.

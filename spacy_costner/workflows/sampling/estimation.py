@@ -92,7 +92,7 @@ class LabelEstimate:
 class Estimate:
     """The estimated number of entities in texts, and the estimated scores of a pipeline on them.
 
-    docs (int): The number of texts.
+    docs (int): The number of texts. Texts that couldn't be drawn are left out: see `notes`.
     drawings (int): The number of draws.
     annotated (int): The number of distinct annotated docs.
     confidence (float): The probability that an interval contains the true value.
@@ -161,10 +161,12 @@ def estimate(
         )
 
     # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
-    expected = expect_texts(nlp, name, texts, annotated, design.text_indices)
+    selected = design.select_texts(texts)
+    expected = expect_texts(nlp, name, selected, annotated, design.text_indices)
     sample = design.make_sample(expected)
 
     notes = note_known(known, annotated, "the drawn docs")
+    notes += design.notes()
     notes += find_unknown_labels(
         nlp,
         ner,

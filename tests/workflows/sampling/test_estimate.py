@@ -589,6 +589,30 @@ def test_texts_that_were_added_later_are_a_part_with_its_own_share(
         estimate(nlp, of_first, texts)
 
 
+def test_texts_that_were_added_without_an_evaluation_text_are_left_out(
+    nlp: Language, store: AnnotationStore
+) -> None:
+    """None of up to five texts is drawn. The estimates are for the other texts, and a note says so.
+    A later addition with evaluation texts that aren't annotated is an error as before."""
+    answer_to_measure(store)
+    measured = read_measured(nlp, store)
+    n_texts = len(store.texts)
+    expected = estimate(nlp, measured, read_all(nlp, store))
+    store.add_texts([f"Who likes London {i}" for i in range(5)])
+    store.add_texts(["Who likes Paris"])
+    assert sum(text.is_evaluation for text in store.texts.values()) == len(measured)
+
+    result = estimate(nlp, measured, read_all(nlp, store))
+
+    assert result.labels == expected.labels
+    assert result.docs == n_texts
+    (note,) = [note for note in result.notes if note not in expected.notes]
+    assert note.startswith("6 texts are left out, because they were added a few at a time")
+    store.add_texts([f"Who likes Rome {i}" for i in range(6)])
+    with pytest.raises(ValueError, match=rf"from all {n_texts + 6} texts, got some from {n_texts}"):
+        estimate(nlp, measured, read_all(nlp, store))
+
+
 def test_evaluation_texts_of_label_studio_are_a_sample_of_all(
     nlp: Language, tmp_path: Path
 ) -> None:
