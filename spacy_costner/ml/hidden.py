@@ -136,6 +136,8 @@ class HiddenLayer(Shim):
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
         outer = numpy.zeros((self.width, n_tags), dtype="float32")
+        # Optimizers store moments and averages by id. Don't reuse those of the previous weights.
+        self.id = make_id()
         # `restart` also discards the gradients of the previous weights.
         self.restart(HiddenWeights(inner.astype("float32"), bias, outer))
 
@@ -155,6 +157,9 @@ class HiddenLayer(Shim):
         scores of new tags are 0. `n_tags` is the new number of tags."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
+        # Optimizers store moments and averages by id. Those of the previous weights have the old
+        # shape.
+        self.id = make_id()
         # `restart` also discards pending gradients, which have the old shape.
         self.restart(self.weights._replace(outer=outer))
 
@@ -278,7 +283,7 @@ class HiddenLayer(Shim):
     def copy(self) -> "HiddenLayer":
         """Create a copy with a new id, because optimizers store averages by id."""
         copied = super().copy()  # has the same id
-        copied.id = HiddenLayer(0).id  # every new shim gets a new id
+        copied.id = make_id()
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:
@@ -309,6 +314,11 @@ class HiddenLayer(Shim):
             raise ValueError("hidden layer: expected finite weights")
         self.restart(weights)
         return self
+
+
+def make_id() -> int:
+    """Return an id that no other shim has."""
+    return Shim(None).id  # every new shim gets a new id
 
 
 class WithHiddenLayer(NamedTuple):

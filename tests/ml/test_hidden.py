@@ -539,6 +539,38 @@ def test_an_added_label_changes_no_score(updated_pipeline: Updated) -> None:
     assert layer(ner.model).weights.outer.shape == (16, len(after.start))
 
 
+def test_an_optimizer_trains_a_layer_with_added_labels() -> None:
+    """The optimizer has moments and averages of the smaller layer. The label is added by `update`,
+    as for a streamed corpus."""
+    nlp, train, _ = pipeline()
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.05))
+    nlp.update(train, sgd=optimizer)
+    hidden = layer(nlp.get_pipe("ner").model)
+    n_tags = hidden.weights.outer.shape[1]
+    new = examples_of(nlp, [(train[0].text, "B-DRUG O")])
+
+    for _ in range(2):
+        nlp.update([*train, *new], sgd=optimizer)
+
+    assert hidden.weights.outer[:, n_tags:].any()
+    with nlp.use_params(optimizer.averages):
+        assert hidden.weights.outer[:, n_tags:].any()
+        assert_array_equal(hidden.weights.outer, optimizer.averages[hidden.id, "outer"])
+
+
+def test_an_optimizer_trains_a_layer_that_is_initialized_again() -> None:
+    """With the averages of the first training, the new layer would not begin with zeros."""
+    nlp, train, _ = pipeline()
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.05))
+    nlp.update(train, sgd=optimizer)
+
+    nlp.initialize(lambda: train, sgd=optimizer)
+
+    hidden = layer(nlp.get_pipe("ner").model)
+    with nlp.use_params(optimizer.averages):
+        assert not hidden.weights.outer.any()
+
+
 def saved_weights(**changes: Any) -> bytes:
     """The saved weights of a layer of 4 units, with changes."""
     weights = {"inner": (6, 4), "bias": (4,), "outer": (4, 3)}
