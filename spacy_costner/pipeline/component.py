@@ -46,6 +46,7 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
+from ..training.soft_targets import has_soft_targets, labels_of_teacher
 from ..training.stages import warn_of_unused_loss
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
@@ -340,7 +341,8 @@ class CostSensitiveNER(SavedPipe):
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model can only predict it after an update with an entity that has
-        this label. If there is a guarantee, it is dropped with a warning.
+        this label, or with soft targets whose teacher knows it. If there is a guarantee, it is
+        dropped with a warning.
 
         label (str): The new label.
         RETURNS (int): 0 if the label is already present, otherwise 1.
@@ -614,11 +616,14 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the entity labels of a batch as trained. A label added to a trained model with
-        `add_label` is untrained, and is not predicted until the model is updated with an entity
-        that has this label."""
+        """Mark the labels of a batch as trained: the labels of entities and of soft targets. A
+        label added to a trained model is untrained, and is not predicted until the model is updated
+        with an entity that has this label, or with the soft targets of a teacher that knows it."""
         batch_labels: set[str] = set()
         for eg in examples:
+            if has_soft_targets(eg):  # the entities of this doc aren't used
+                batch_labels |= labels_of_teacher(eg.reference)
+                continue
             reference = self.annotation.as_entities(eg, self.labels).reference
             batch_labels.update(ent.label_ for ent in reference.ents)
         untrained = self.cfg["untrained"]
