@@ -207,13 +207,25 @@ class HiddenLayer(Shim):
         RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores, and a backprop callback
             that receives their gradient and stores it until `finish_update`. Shapes: (N, K)
         """
+        return self._begin(batch, HIDDEN_VECTOR_DROPOUT, UNIT_DROPOUT)
+
+    def begin_rehearsal(self, batch: FeatureBatch) -> tuple[Floats2d, Callable[[Floats2d], None]]:
+        """Score tokens in rehearsal, with the same scores as in prediction: without dropout. See
+        `begin_update`."""
+        return self._begin(batch, vector_dropout=0.0, unit_dropout=0.0)
+
+    def _begin(
+        self, batch: FeatureBatch, vector_dropout: float, unit_dropout: float
+    ) -> tuple[Floats2d, Callable[[Floats2d], None]]:
+        """Score tokens with dropout for the vectors in their windows and for the hidden units. The
+        backprop callback stores the gradient: see `begin_update`."""
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
+        inputs = HiddenInputs.from_batch(batch, vector_dropout)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
         # Dropped units are multiplied by 0. The others are scaled up, so that the expected values
         # don't change. Shape: (N, H)
-        is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
-        factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
+        is_kept = numpy.random.uniform(size=units.shape) >= unit_dropout
+        factors = is_kept * numpy.float32(1 / (1 - unit_dropout))
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
@@ -342,8 +354,24 @@ class WithHiddenLayer(NamedTuple):
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training. The backprop callback stores the gradients of the sparse weights
         and the hidden layer for the next update: see `SparseWeights.begin_update`."""
-        scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
-        layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
+        return self._add_up(
+            self.weights.begin_update(batch, dropout), self.layer.begin_update(batch)
+        )
+
+    def begin_rehearsal(
+        self, batch: FeatureBatch
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs in rehearsal: see `SparseWeights.begin_rehearsal`."""
+        return self._add_up(self.weights.begin_rehearsal(batch), self.layer.begin_rehearsal(batch))
+
+    def _add_up(
+        self,
+        of_weights: tuple[Potentials, Callable[[Potentials], None]],
+        of_layer: tuple[Floats2d, Callable[[Floats2d], None]],
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Add up the scores of the weights and the layer, and combine their callbacks."""
+        scores, add_gradient_of_weights = of_weights
+        layer_scores, add_gradient_of_layer = of_layer
 
         def add_gradient(gradient: Potentials) -> None:
             add_gradient_of_weights(gradient)

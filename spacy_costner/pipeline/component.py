@@ -725,7 +725,7 @@ class CostSensitiveNER(SavedPipe):
         warning.
 
         examples (Iterable[Example]): A batch of examples. Their annotation is not used.
-        drop (float): The dropout rate.
+        drop (float): The dropout rate of a Tok2Vec. Sparse features and vectors are not dropped.
         sgd (Optimizer | None): The optimizer. If None, the gradients are kept for `finish_update`.
         losses (dict[str, float] | None): Optional record of the loss, updated in place and keyed by
             component name. The loss is the divergence in nats per token.
@@ -740,7 +740,12 @@ class CostSensitiveNER(SavedPipe):
             return losses
 
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
+        begin_rehearsal = self.model.attrs.get("begin_rehearsal")  # set by models with features
+        if begin_rehearsal is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # The scores of training docs differ from those in prediction: see `find_features`.
+            scores, backprop = begin_rehearsal(self.model, docs)
         check_finite(scores, self.name)
         # The targets are the predictions of the earlier model, not the annotation.
         tokens = read_token_attrs(docs).without_annotation()
