@@ -1,6 +1,7 @@
 """The hidden layer over static vectors: scores, gradients, training, files, errors."""
 
 import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from spacy.util import fix_random_seed
 from spacy.vocab import Vocab
 from thinc.api import Adam, Config, Model, Optimizer
 
+from spacy_costner.annotation.spans import entities_as_spans
 from spacy_costner.features import CHARACTER_TYPES, Template
 from spacy_costner.features.words import character_type
 from spacy_costner.losses import sequential
@@ -453,6 +455,47 @@ def test_fit_trains_the_layer(
     loaded = spacy.load(fitted.path)
     _, _, test = pipeline()
     assert loaded.evaluate(test)["ents_f"] == fitted.scores["ents_f"]
+
+
+WARM_UP = {
+    "@schedules": "warmup_linear.v1",
+    "initial_rate": 0.05,
+    "warmup_steps": 4,
+    "total_steps": 10_000,
+}
+FIRST_STEPS = {
+    "@schedules": "constant_then.v1",
+    "rate": 0.05,
+    "steps": 4,
+    "schedule": {"@schedules": "constant.v1", "rate": 0.0},
+}
+"""Schedules of the learning rate. It is 0 in the first step, and after the first four steps."""
+
+
+@pytest.mark.parametrize("learn_rate", [WARM_UP, FIRST_STEPS], ids=["warm-up", "first steps"])
+@pytest.mark.parametrize("most_words", [TOGETHER, ALONE], ids=["together", "alone"])
+def test_fit_uses_schedules_of_the_optimizer(
+    learn_rate: dict[str, Any], most_words: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For a layer that is trained alone, and for the second component, schedules begin anew. The
+    weights of each component are updated more than four times."""
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS_ALONE", most_words)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", BY_UPDATES)
+    config = fit_config(tmp_path)
+    config["training"]["optimizer"]["learn_rate"] = learn_rate
+    # `fit` only trains several components with the same `spans_key`.
+    for path in tmp_path.glob("*.spacy"):
+        docs = DocBin().from_disk(path).get_docs(blank_vocab())
+        DocBin(docs=[entities_as_spans(doc, "sc") for doc in docs]).to_disk(path)
+    config["components"]["ner"]["spans_key"] = "sc"
+    config["components"]["second"] = deepcopy(config["components"]["ner"])
+    config["nlp"]["pipeline"] = ["ner", "second"]
+
+    fitted = fit(config, tmp_path / "output")
+
+    for name in ("ner", "second"):
+        assert fitted.outcomes[name].n_steps > 4
+        assert layer(fitted.nlp.get_pipe(name).model).weights.outer.any()
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.vocab import Vocab
 
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.learn_rate import make_optimizer
 from ...pipeline.reading import lacks_sentence_starts
 from ...progress import phase
 from ...readers import KeptDocs
@@ -93,14 +94,15 @@ def train_components(
         """Save the current state of the pipeline after an epoch, without scores."""
         (ner,) = ners  # one component with a cache: see `check_fit_options`
         # Save the averaged weights, as `spacy train` does.
-        with nlp.use_params(training["optimizer"].averages or {}):
+        with nlp.use_params(optimizer.averages or {}):
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
 
     outcomes: dict[str, TrainingResult] = {}
+    optimizer = training["optimizer"]
     for ner in ners:
         outcome = train_linear(
-            linear._replace(ner=ner),
+            linear._replace(ner=ner, training={**training, "optimizer": optimizer}),
             examples,
             n_seeds=n_seeds,
             cache=cache,
@@ -109,6 +111,7 @@ def train_components(
         outcomes[ner.name] = outcome
         if outcome.reason == INTERRUPTED:
             break
+        optimizer = make_optimizer(nlp)  # the schedules begin anew for the next component
     return outcomes
 
 
