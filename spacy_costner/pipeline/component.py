@@ -47,7 +47,7 @@ from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.soft_targets import has_soft_targets, labels_of_teacher
-from ..training.stages import warn_of_unused_loss
+from ..training.stages import warn_of_schedule
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .calibration_state import CalibrationState
@@ -404,7 +404,7 @@ class CostSensitiveNER(SavedPipe):
         check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         counted = None if is_linear(self.model) else get_examples
-        warn_of_unused_loss(self.objective.loss, nlp, counted, self.name)
+        warn_of_schedule(self.objective.loss, nlp, counted, self.name)
 
         corpus = read_training_corpus(
             get_examples(),
