@@ -507,6 +507,22 @@ def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
         fit(config, tmp_path / "output", cache=tmp_path / "cache", n_seeds=2)
 
 
+@pytest.mark.parametrize("most_words", [TOGETHER, ALONE], ids=["together", "alone"])
+def test_a_cache_changes_only_weights_of_small_corpora(
+    most_words: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a cache, the layer is trained together with the other weights. In memory, it is only if
+    the corpus has many words."""
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS_ALONE", most_words)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", BY_UPDATES)
+    config = fit_config(tmp_path)
+    outer: list[numpy.ndarray] = []
+    for cache in (None, tmp_path / "cache"):
+        fitted = fit(config, tmp_path / "output", cache=cache)
+        outer.append(layer(fitted.nlp.get_pipe("ner").model).weights.outer)
+    assert numpy.array_equal(*outer) is (most_words == TOGETHER)
+
+
 def fit_config(folder: Path) -> Config:
     """A config with a hidden layer, and corpora and vectors in a folder."""
     nlp, train, test = pipeline()
