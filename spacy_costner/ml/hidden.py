@@ -305,23 +305,37 @@ class HiddenLayer(Shim):
         """Serialize the weights to a bytestring."""
         return srsly.msgpack_dumps(self.weights._asdict())
 
-    def from_bytes(self, data: bytes) -> "HiddenLayer":
+    def from_bytes(
+        self, data: bytes, n_rows: int | None = None, n_tags: int | None = None
+    ) -> "HiddenLayer":
         """Load the weights from a bytestring.
 
-        RAISES (ValueError): If the weights are damaged or the number of hidden units is different.
+        data (bytes): The bytestring returned by `to_bytes`.
+        n_rows (int | None): The number of input rows that the features require. None: any number.
+        n_tags (int | None): The number of tags. None: any number.
+        RETURNS (HiddenLayer): The modified object.
+        RAISES (ValueError): If the weights are damaged, or the number of hidden units, input rows
+            or tags is different.
         """
         try:
             weights = HiddenWeights(**srsly.msgpack_loads(data))
             shapes = [array.shape for array in weights]
-            n_rows = len(weights.inner)
-            n_tags = weights.outer.shape[1]
+            # A layer without rows doesn't have weights yet: see `is_allocated`.
+            has_weights = len(weights.inner) > 0
+            if n_rows is None or not has_weights:
+                n_rows = len(weights.inner)
+            if n_tags is None or not has_weights:
+                n_tags = weights.outer.shape[1]
         except Exception as error:
             raise ValueError(
                 f"hidden layer: expected saved weights, got damaged data: {error}"
             ) from error
         expected = [(n_rows, self.width), (self.width,), (self.width, n_tags)]
         if shapes != expected:
-            raise ValueError(f"hidden layer: expected weights of shapes {expected}, got {shapes}")
+            raise ValueError(
+                f"hidden layer: expected weights of shapes {expected}, got {shapes}; train again "
+                "for another hidden or hidden_window"
+            )
         if not all(numpy.isfinite(array).all() for array in weights):
             raise ValueError("hidden layer: expected finite weights")
         self.restart(weights)

@@ -129,6 +129,8 @@ def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None
     for shim, data in zip(model.shims[2:], saved[2:]):
         if isinstance(shim, FirstPass):
             shim.from_bytes(data, size)
+        elif isinstance(shim, HiddenLayer):
+            shim.from_bytes(data, features.n_hidden_rows, n_tags)
         else:
             shim.from_bytes(data)
 

@@ -658,6 +658,25 @@ def test_a_layer_of_another_width_is_refused() -> None:
         HiddenLayer(5).from_bytes(saved_weights())
 
 
+@pytest.mark.parametrize("settings", [{"hidden": 8}, {"hidden_window": 0}, {"hidden_window": 2}])
+def test_another_size_at_load_is_refused(
+    settings: dict[str, int], updated_pipeline: Updated, tmp_path: Path
+) -> None:
+    """The layer was trained with 16 units and a window of 1."""
+    updated_pipeline.nlp.to_disk(tmp_path)
+    config = {"components": {"ner": {"model": settings}}}
+    message = r"ner.model: .*hidden layer: expected .*train again for another hidden or hidden_win"
+    with pytest.raises(ValueError, match=message):
+        spacy.load(tmp_path, config=config)
+    spacy.load(tmp_path, config={"components": {"ner": {"model": {"hidden_window": 1}}}})
+
+
+def test_a_layer_of_another_number_of_tags_is_refused() -> None:
+    assert HiddenLayer(4).from_bytes(saved_weights(), n_rows=6, n_tags=3).is_allocated
+    with pytest.raises(ValueError, match=r"expected weights of shapes .*\(4, 5\)\], got"):
+        HiddenLayer(4).from_bytes(saved_weights(), n_rows=6, n_tags=5)
+
+
 # Settings
 
 
