@@ -471,10 +471,13 @@ FIRST_STEPS = {
 }
 """Schedules of the learning rate. It is 0 in the first step, and after the first four steps."""
 
+GROWING = {"@schedules": "compounding.v1", "start": 10, "stop": 100, "compound": 1.5}
+"""A schedule of the batch size."""
+
 
 @pytest.mark.parametrize("learn_rate", [WARM_UP, FIRST_STEPS], ids=["warm-up", "first steps"])
 @pytest.mark.parametrize("most_words", [TOGETHER, ALONE], ids=["together", "alone"])
-def test_fit_uses_schedules_of_the_optimizer(
+def test_fit_uses_schedules(
     learn_rate: dict[str, Any], most_words: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """For a layer that is trained alone, and for the second component, schedules begin anew. The
@@ -483,6 +486,7 @@ def test_fit_uses_schedules_of_the_optimizer(
     monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", BY_UPDATES)
     config = fit_config(tmp_path)
     config["training"]["optimizer"]["learn_rate"] = learn_rate
+    config["training"]["batcher"]["size"] = GROWING
     # `fit` only trains several components with the same `spans_key`.
     for path in tmp_path.glob("*.spacy"):
         docs = DocBin().from_disk(path).get_docs(blank_vocab())
@@ -496,6 +500,7 @@ def test_fit_uses_schedules_of_the_optimizer(
     for name in ("ner", "second"):
         assert fitted.outcomes[name].n_steps > 4
         assert layer(fitted.nlp.get_pipe(name).model).weights.outer.any()
+    assert fitted.outcomes["ner"].n_steps == fitted.outcomes["second"].n_steps
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from ...pipeline.reading import lacks_sentence_starts
 from ...progress import phase
 from ...readers import KeptDocs
 from ...training.online import INTERRUPTED, TrainingResult
+from ...training.stages import resolve_batcher
 from ..config.trainable import components_to_fit
 from ..saved_strings import save_pipeline
 from .fit_corpora import FitCorpora
@@ -94,15 +95,15 @@ def train_components(
         """Save the current state of the pipeline after an epoch, without scores."""
         (ner,) = ners  # one component with a cache: see `check_fit_options`
         # Save the averaged weights, as `spacy train` does.
-        with nlp.use_params(optimizer.averages or {}):
+        with nlp.use_params(settings["optimizer"].averages or {}):
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
 
     outcomes: dict[str, TrainingResult] = {}
-    optimizer = training["optimizer"]
+    settings = training
     for ner in ners:
         outcome = train_linear(
-            linear._replace(ner=ner, training={**training, "optimizer": optimizer}),
+            linear._replace(ner=ner, training=settings),
             examples,
             n_seeds=n_seeds,
             cache=cache,
@@ -111,7 +112,9 @@ def train_components(
         outcomes[ner.name] = outcome
         if outcome.reason == INTERRUPTED:
             break
-        optimizer = make_optimizer(nlp)  # the schedules begin anew for the next component
+        # The schedules of the optimizer and the batcher begin anew for the next component.
+        batcher = resolve_batcher(nlp.config.interpolate()["training"])
+        settings = {**training, "optimizer": make_optimizer(nlp), "batcher": batcher}
     return outcomes
 
 
