@@ -47,7 +47,8 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
-from ..training.stages import warn_of_unused_loss
+from ..training.soft_targets import has_soft_targets, labels_of_teacher
+from ..training.stages import warn_of_schedule
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .calibration_state import CalibrationState
@@ -358,7 +359,8 @@ class CostSensitiveNER(SavedPipe):
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model can only predict it after an update with an entity that has
-        this label. If there is a guarantee, it is dropped with a warning.
+        this label, or with soft targets whose teacher knows it. If there is a guarantee, it is
+        dropped with a warning.
 
         label (str): The new label.
         RETURNS (int): 0 if the label is already present, otherwise 1.
@@ -420,7 +422,7 @@ class CostSensitiveNER(SavedPipe):
         check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         counted = None if is_linear(self.model) else get_examples
-        warn_of_unused_loss(self.objective.loss, nlp, counted, self.name)
+        warn_of_schedule(self.objective.loss, nlp, counted, self.name)
 
         corpus = read_training_corpus(
             get_examples(),
@@ -632,11 +634,14 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the entity labels of a batch as trained. A label added to a trained model with
-        `add_label` is untrained, and is not predicted until the model is updated with an entity
-        that has this label."""
+        """Mark the labels of a batch as trained: the labels of entities and of soft targets. A
+        label added to a trained model is untrained, and is not predicted until the model is updated
+        with an entity that has this label, or with the soft targets of a teacher that knows it."""
         batch_labels: set[str] = set()
         for eg in examples:
+            if has_soft_targets(eg):  # the entities of this doc aren't used
+                batch_labels |= labels_of_teacher(eg.reference)
+                continue
             reference = self.annotation.as_entities(eg, self.labels).reference
             batch_labels.update(ent.label_ for ent in reference.ents)
         untrained = self.cfg["untrained"]
@@ -738,7 +743,7 @@ class CostSensitiveNER(SavedPipe):
         warning.
 
         examples (Iterable[Example]): A batch of examples. Their annotation is not used.
-        drop (float): The dropout rate.
+        drop (float): The dropout rate of a Tok2Vec. Sparse features and vectors are not dropped.
         sgd (Optimizer | None): The optimizer. If None, the gradients are kept for `finish_update`.
         losses (dict[str, float] | None): Optional record of the loss, updated in place and keyed by
             component name. The loss is the divergence in nats per token.
@@ -753,7 +758,12 @@ class CostSensitiveNER(SavedPipe):
             return losses
 
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
+        begin_rehearsal = self.model.attrs.get("begin_rehearsal")  # set by models with features
+        if begin_rehearsal is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # The scores of training docs differ from those in prediction: see `find_features`.
+            scores, backprop = begin_rehearsal(self.model, docs)
         check_finite(scores, self.name)
         # The targets are the predictions of the earlier model, not the annotation.
         tokens = read_token_attrs(docs).without_annotation()

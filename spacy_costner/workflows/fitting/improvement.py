@@ -130,6 +130,7 @@ def predict_held_out(
         ner.labels,
         n_folds=N_HELD_OUT_FOLDS,
         n_seeds=n_seeds,
+        annotation=ner.annotation,
         desc="held-out folds",
     )
     return [fold.dev for fold in folds]
