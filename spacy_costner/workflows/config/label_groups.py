@@ -15,8 +15,8 @@ from typing import Any
 from .corpus_statistics import CorpusStatistics
 
 MAX_OVERLAP = 0.01
-"""The maximum share of a label's spans that may overlap with spans of other labels of the same
-component. A component can only predict one of two overlapping spans."""
+"""The maximum number of overlaps with the labels in a group, per span of a label that is added to
+it: see `group_labels`. A component can only predict one of two overlapping spans."""
 
 
 def has_overlaps(labels: Sequence[str], corpus: CorpusStatistics) -> bool:
