@@ -23,6 +23,7 @@ from typing import Any
 
 from spacy.attrs import ORTH
 from spacy.language import Language
+from spacy.pipeline import Pipe
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
@@ -71,6 +72,9 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
+
+SPACY_NAME: Any = vars(Pipe)["name"]
+"""The attribute that spaCy's compiled methods read the name of a component from."""
 
 EXAMPLES_PER_BATCH = 256
 """The number of examples whose labels `resume` reads together."""
@@ -146,7 +150,6 @@ class CostSensitiveNER(SavedPipe):
         self.vocab = nlp.vocab
         self.meta = nlp.meta  # for `set_guarantee`
         self.model = model
-        self.name = name
         self.scorer = scorer
         self.annotation = Annotation(
             name,
@@ -171,6 +174,7 @@ class CostSensitiveNER(SavedPipe):
             annotation=self.annotation,
             labels_are_given=False,  # until they are passed to `initialize`
         )
+        self.name = name
 
         self.calibration = CalibrationState()
         self._tokenizer = nlp.tokenizer  # for `compare_reading`
@@ -188,6 +192,20 @@ class CostSensitiveNER(SavedPipe):
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
+
+    @property
+    def name(self) -> str:
+        """The name of the component. spaCy sets it if the component is renamed, or sourced under
+        another name."""
+        return str(SPACY_NAME.__get__(self))
+
+    @name.setter
+    def name(self, name: str) -> None:
+        SPACY_NAME.__set__(self, name)
+        # Messages about training docs and the loss also contain the name.
+        self.annotation = replace(self.annotation, component=name)
+        self.objective.name = name
+        self.objective.annotation = self.annotation
 
     # Prediction settings
 
@@ -905,6 +923,19 @@ class CostSensitiveNER(SavedPipe):
         if isinstance(decode, MinCost):
             return decode.cost
         return None
+
+    @property
+    def inner_nodes(self) -> tuple[str, ...]:
+        """The inner nodes of a label tree that can be predicted instead of labels. Empty if
+        decoding only predicts labels.
+
+        RAISES (ValueError): If the cost or the tree can't be read or doesn't match the labels.
+        """
+        decode = self._decoding.decode
+        if isinstance(decode, MinCost):
+            # The nodes follow the labels.
+            return decode.choices(self.tags).labels[len(self.labels) :]
+        return ()
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see
