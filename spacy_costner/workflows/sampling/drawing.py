@@ -20,6 +20,7 @@ from thinc.types import Floats1d
 
 from ...pipeline.component import CostSensitiveNER
 from ...readers import Task, doc_to_task
+from ...readers.documents import short_values
 from ...readers.files import digest, shown
 from ..components import check_ents, get_component
 from ..evaluation.recurrence import KnownText
@@ -247,8 +248,11 @@ def draw(
     drawn_indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []
+    merged_indices = merge_equal(drawn_indices, docs)
+    for i, merged in zip(drawn_indices, merged_indices):
+        keep_shared_metadata(docs[merged], docs[i])
     # A Counter preserves the order in which docs were first drawn.
-    for i, times in Counter(merge_equal(drawn_indices, docs)).items():
+    for i, times in Counter(merged_indices).items():
         drawing = Drawing(
             doc=i,
             times=times,
@@ -279,6 +283,18 @@ def merge_equal(drawn_indices: Sequence[int], docs: Sequence[Doc]) -> list[int]:
         tokens = docs[i].to_array([LENGTH, SPACY, SENT_START]).tobytes()
         merged_indices.append(first_index.setdefault((docs[i].text, tokens), i))
     return merged_indices
+
+
+def keep_shared_metadata(doc: Doc, other: Doc) -> None:
+    """Remove the metadata of a doc that differs from that of an equal doc, because its task stands
+    for both: a guarantee by group must not count the other doc in the group of this one.
+
+    doc (Doc): The doc, which is modified in place.
+    other (Doc): The equal doc.
+    """
+    for key, value in short_values(doc.user_data).items():
+        if other.user_data.get(key) != value:
+            del doc.user_data[key]
 
 
 def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
