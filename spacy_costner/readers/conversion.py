@@ -181,8 +181,11 @@ def write_corpus(
 def _docbin_with_metadata(docs: Sequence[Doc]) -> DocBin:
     """Create a DocBin with docs and their metadata, but without other data in `doc.user_data`."""
     docbin = DocBin(docs=docs)
-    docbin.user_data = [srsly.msgpack_dumps(metadata_of(doc)) for doc in docs]
-    docbin.store_user_data = True
+    metadata = [metadata_of(doc) for doc in docs]
+    if any(metadata):
+        # With `store_user_data`, DocBin would have saved all user data when the docs were added.
+        docbin.user_data = [srsly.msgpack_dumps(metadata_of_doc) for metadata_of_doc in metadata]
+        docbin.store_user_data = True
     return docbin
 
 
