@@ -22,6 +22,7 @@ from ..readers import (
     task_to_json,
     write_tasks,
 )
+from ..readers.context import SpanScores
 from ..readers.conversion import check_suffix, write_corpus
 from ..workflows.config.loading import read_config
 from ..workflows.executors import local_processes
@@ -119,9 +120,12 @@ def audit_cli(
         config = read_config(config_path, overrides)
         # This pipeline isn't trained. It only provides the tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
-        docs = list(read_docs(nlp, corpus_path, reading))
+        scores = None
+        if apply_path is not None and output_path is not None and output_path.suffix == ".jsonl":
+            scores = SpanScores()  # the only output that can store them
+        docs = list(read_docs(nlp, corpus_path, reading, scores=scores))
         if apply_path is not None:
-            save_corrected(docs, apply_path, output_path, unanswered, print_json)
+            save_corrected(docs, apply_path, output_path, unanswered, print_json, scores)
             return
         with ray_messages_to_stderr(address):
             executor = ray_cluster(address) or local_processes(jobs)
@@ -150,16 +154,17 @@ def save_corrected(
     output_path: Path | None,
     unanswered: str,
     print_json: bool,
+    scores: SpanScores | None,
 ) -> None:
     """Apply the answers in a JSONL file to the docs of a corpus in place, and save the corrected
-    corpus. Print the numbers of accepted, rejected and unanswered suggestions. Raise an error if
-    the output path is missing or has an unsupported suffix, or if the answers don't match the docs
-    (see `apply_answers`)."""
+    corpus. Unchanged entities keep their scores, if any. Print the numbers of accepted, rejected
+    and unanswered suggestions. Raise an error if the output path is missing or has an unsupported
+    suffix, or if the answers don't match the docs (see `apply_answers`)."""
     if output_path is None:
         raise ValueError("audit: --output: expected a path for the corrected corpus, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
-    write_corpus(output_path, docs)
+    write_corpus(output_path, docs, scores=scores)
     n_with_answer = counts._asdict()
     text = ", ".join(f"{number:,} {answer}" for answer, number in n_with_answer.items())
     if counts.unanswered:

@@ -10,6 +10,7 @@ from functools import cache
 
 from spacy.tokens import Doc, Span, SpanGroup
 
+from ..annotation.iob import BEGIN, INSIDE
 from ..annotation.span_groups import score_of
 from ..decoding import LEAST_PROB
 from ..validation import as_number
@@ -119,16 +120,44 @@ def scored_groups(doc: Doc) -> list[SpanGroup]:
     """Return the span groups of a doc that were written by our components: first the groups of
     predicted entities, then alternatives and guaranteed sets."""
     groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
-    # Groups of predicted entities don't have the attribute "set". False is sorted before True.
-    return sorted(groups, key=lambda group: "set" in group.attrs)
+    return sorted(groups, key=is_of_predicted, reverse=True)
+
+
+def is_of_predicted(group: SpanGroup) -> bool:
+    """Check whether a group that was written by our components contains predicted entities.
+    Alternatives and guaranteed sets have the attribute "set"."""
+    return "set" not in group.attrs
+
+
+def _is_entity(span: Span) -> bool:
+    """Check whether a span is in `doc.ents`, by its tokens, because creating all entities of the
+    doc for each span would be slow."""
+    doc = span.doc
+    tokens = doc[span.start : span.end]
+    if (tokens.start_char, tokens.end_char) != (span.start_char, span.end_char):
+        # Tokens have been merged or split since the span was created.
+        tokens = doc.char_span(span.start_char, span.end_char) or doc[0:0]
+    if not len(tokens):
+        return False
+    if tokens[0].ent_iob != BEGIN or tokens[0].ent_type != span.label:
+        return False
+    if any(token.ent_iob != INSIDE for token in tokens[1:]):
+        return False
+    return tokens.end == len(doc) or doc[tokens.end].ent_iob != INSIDE
 
 
 def prob_of(span: Span) -> float | None:
     """Look up the probability of an entity in the span groups of its doc. Returns None if there is
     no probability. The entity is identified by its character offsets and its label, so the lookup
-    works even after tokens have been merged or split."""
+    works even after tokens have been merged or split.
+
+    For an entity in `doc.ents`, only predicted entities are searched. If another component has set
+    an entity that equals an alternative, its probability is None."""
     place = (span.start_char, span.end_char, span.label_)
+    is_entity = _is_entity(span)
     for group in scored_groups(span.doc):
+        if is_entity and not is_of_predicted(group):
+            continue
         prob = score_of(group, place)
         if prob is not None:
             return prob

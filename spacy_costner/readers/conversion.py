@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import spacy
+import srsly
 from spacy.tokens import Doc, DocBin
 
 from ..annotation.iob import MISSING
@@ -14,11 +15,16 @@ from . import (
     CorpusInfo,
     CorpusSummary,
     ReadOptions,
+    Task,
+    TaskSpan,
     doc_to_task,
     read_docs,
     write_columns,
     write_tasks,
 )
+from .context import SpanScores
+from .documents import metadata_of
+from .task_docs import SCORE_KEY
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 """The suffixes of output files. The last three are column files."""
@@ -136,13 +142,20 @@ def check_suffix(path: Path) -> None:
         )
 
 
-def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
-    """Write docs in the format that the file's suffix specifies.
+def write_corpus(
+    path: Path,
+    docs: Sequence[Doc],
+    spans_key: str | None = None,
+    scores: SpanScores | None = None,
+) -> int:
+    """Write docs in the format that the file's suffix specifies. Their metadata is written to
+    .spacy and JSONL: see `metadata_of`.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
     spans_key (str | None): The key in `doc.spans` of the spans to write to JSONL. If None, the
         spans in `doc.ents` are written.
+    scores (SpanScores | None): The scores of spans, which are written to JSONL.
     RETURNS (int): The number of omitted tokens. Whitespace tokens can't be written in columns.
     RAISES (ValueError): If a token or label can't be written in columns.
     """
@@ -152,11 +165,51 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
         """Write the docs to a temporary file, which `save_file` then moves to `path`."""
         nonlocal n_left_out
         if path.suffix == ".spacy":
-            DocBin(docs=docs).to_disk(new_path)
+            _docbin_with_metadata(docs).to_disk(new_path)
         elif path.suffix == ".jsonl":
-            write_tasks(new_path, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
+            tasks = (doc_to_task(doc, _json_metadata(doc), spans_key=spans_key) for doc in docs)
+            if scores is not None:
+                tasks = (_with_scores(task, doc, scores) for task, doc in zip(tasks, docs))
+            write_tasks(new_path, tasks)
         else:
             n_left_out = write_columns(new_path, docs)
 
     save_file(path, write)
     return n_left_out
+
+
+def _docbin_with_metadata(docs: Sequence[Doc]) -> DocBin:
+    """Create a DocBin with docs and their metadata, but without other data in `doc.user_data`."""
+    docbin = DocBin(docs=docs)
+    metadata = [metadata_of(doc) for doc in docs]
+    if any(metadata):
+        # With `store_user_data`, DocBin would have saved all user data when the docs were added.
+        docbin.user_data = [srsly.msgpack_dumps(metadata_of_doc) for metadata_of_doc in metadata]
+        docbin.store_user_data = True
+    return docbin
+
+
+def _json_metadata(doc: Doc) -> dict[str, Any]:
+    """Return the metadata of a doc under the key "meta", where readers and annotation tools expect
+    it. An extension attribute is written under its name. Empty without metadata."""
+    metadata = metadata_of(doc)
+    names = [key if isinstance(key, str) else key[1] for key in metadata]
+    meta = dict(zip(names, metadata.values()))
+    return {"meta": meta} if meta else {}
+
+
+def _with_scores(task: Task, doc: Doc, scores: SpanScores) -> Task:
+    """Write the scores of a doc's spans to the equal spans of its task."""
+    score_of_span: dict[tuple[int, int, str], float] = {}  # by character offsets and label
+    for (start, end, label), score in scores.get(doc, {}).items():
+        tokens = doc[start:end]
+        score_of_span[tokens.start_char, tokens.end_char, label] = score
+    if task.spans is None or not score_of_span:
+        return task
+    spans: list[TaskSpan] = []
+    for span in task.spans:
+        key = (span.start, span.end, span.label)
+        if key in score_of_span:
+            span = span._replace(extra={**span.extra, SCORE_KEY: score_of_span[key]})
+        spans.append(span)
+    return task._replace(spans=spans)

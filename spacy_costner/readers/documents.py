@@ -57,6 +57,17 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
     return short
 
 
+def metadata_of(doc: Doc) -> dict[Any, Any]:
+    """Select the metadata in `doc.user_data`: short values (see `short_values`), under a string or
+    the key of an extension attribute of the doc. Other data, such as soft targets, is left out."""
+    metadata: dict[Any, Any] = short_values(doc.user_data)
+    for key, value in doc.user_data.items():
+        is_attribute = isinstance(key, tuple) and len(key) == 4 and key == extension_key(key[1])
+        if is_attribute and short_values({key[1]: value}):
+            metadata[key] = value
+    return metadata
+
+
 def can_be_saved(value: Any) -> bool:
     """Check whether a value can be saved as msgpack and JSON: a string that can be encoded in
     UTF-8, a boolean, or a 64-bit integer."""
@@ -80,7 +91,10 @@ def join_documents(
     joined_ids: set[Any] = set()
 
     def id_of(doc: Doc) -> Any:
-        return doc.user_data.get(extension_key(id_key))
+        doc_id = doc.user_data.get(extension_key(id_key))
+        if doc_id is None and isinstance(doc.user_data.get(id_key), (str, int)):
+            doc_id = doc.user_data[id_key]  # metadata that `convert` has written to a .spacy file
+        return doc_id
 
     for doc_id, group in groupby(docs, id_of):
         if doc_id is None:

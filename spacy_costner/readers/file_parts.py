@@ -12,6 +12,7 @@ run can continue with the remaining parts. A *row* is a text in a part. Supporte
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -33,8 +34,13 @@ from .tasks import task_from_json
 LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be split after any line."""
 
-SHORT_TYPES = ("bool", "int32", "int64", "string")
+INTEGER_TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+SHORT_TYPES = frozenset([*INTEGER_TYPES, "bool", "string", "large_string", "string_view"])
 """The types of Parquet columns that are read as metadata, which docs can be grouped by."""
+
+DICTIONARY = re.compile(r"dictionary<values=(\w+), .*")
+"""Matches the type of a Parquet column with categories, such as those of pandas."""
 
 MakeInput = Callable[[Doc], Doc]
 """Converts a doc of a file to the doc that is passed to the pipeline: see `inputs`."""
@@ -326,7 +332,7 @@ def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[st
     Raises an error if there is no text column."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
-        type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
+        type_of_column = {field.name: _name_of_type(field.type) for field in file.schema_arrow}
         columns = []
         for name, column_type in type_of_column.items():
             if name in (text_key, id_key) or column_type in SHORT_TYPES:
@@ -339,3 +345,10 @@ def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[st
     if text_key not in type_of_column:
         raise CorpusError(f"{part.path}: expected the column {text_key!r}, got {[*type_of_column]}")
     return records
+
+
+def _name_of_type(column_type: Any) -> str:
+    """Return the name of the type of the values in a Parquet column, such as "int32"."""
+    name = str(column_type)
+    categories = DICTIONARY.fullmatch(name)
+    return name if categories is None else categories[1]

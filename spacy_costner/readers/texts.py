@@ -5,7 +5,7 @@ is plain text. Large files are read in parts: see `file_parts`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,21 +15,37 @@ from spacy.language import Language
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
+from .columns import BLANKS, COLUMN_NAMES, DOCSTART
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .corpus import read_file
 from .csv_tables import is_csv
 from .documents import with_metadata
-from .files import BRAT_ANNOTATION, FilePlace, corpus_files, is_json, read_head, read_text
+from .files import (
+    BRAT_ANNOTATION,
+    HEAD,
+    FilePlace,
+    corpus_files,
+    is_json,
+    read_head,
+    read_text,
+)
 from .inputs import as_spacy_applies
 from .rasa import is_rasa_text
-from .schemes import LABELS
+from .schemes import LABELS, PREFIXED
 from .webanno import is_webanno
 
-CORPORA = (".spacy", ".conll", ".iob", ".tsv", BRAT_ANNOTATION)
+CORPORA = (".spacy", ".conll", ".conllu", ".conllup", ".iob", ".tsv", BRAT_ANNOTATION)
 """Suffixes of files that are never plain text."""
 
 TAGGED = re.compile(r"-DOCSTART-.*|\S+\s(.*\s)?(O|[A-Z]-\S+)")
 """Matches a line of a column file, which begins with a token and ends with a tag."""
+
+CONLLU_ROW = re.compile(r"\d+([-.]\d+)?(\t[^\t]+){9}")
+"""Matches a line of CoNLL-U, which has ten columns and begins with a number. The tags may be among
+the keys and values of the last column."""
+
+TAB = re.compile(r" *\t *")
+"""Matches the separator of columns, with padding."""
 
 SENTENCE_ENDS = frozenset([*Sentencizer.default_punct_chars, "…", ":", ";"])
 """The characters that may end the last line of a sentence or clause."""
@@ -101,16 +117,42 @@ def is_text(path: Path) -> bool:
     head = read_head(path)
     if is_webanno(head):
         return False
-    n_lines = 0
+    lines = head.splitlines()
+    if path.stat().st_size > HEAD:
+        lines = lines[:-1]  # the last line may be incomplete
+    lines = [line.strip() for line in lines if line.strip()]
+    if lines and COLUMN_NAMES.fullmatch(lines[0]):
+        return False
+    n_comments = 0
     n_tagged = 0
-    for line in head.splitlines():
-        line = line.strip()
-        if line:
-            n_lines += 1
-        if TAGGED.fullmatch(line):
+    for line in lines:
+        if TAGGED.fullmatch(line) or CONLLU_ROW.fullmatch(line):
             n_tagged += 1
+        elif line.startswith("#"):
+            n_comments += 1
     # Some lines of a text may look like a token and its tag, such as "I saw O".
-    return n_tagged <= n_lines / 2
+    if n_tagged > (len(lines) - n_comments) / 2:
+        return False
+    return not _has_tag_column(lines)
+
+
+def _has_tag_column(lines: Sequence[str]) -> bool:
+    """Check whether lines are the rows of a table in which a column after the first one contains
+    tags. Blank lines have been removed. Comments and -DOCSTART- lines aren't rows."""
+    rows = [line for line in lines if not line.startswith(("#", DOCSTART))]
+    if len(rows) < 2:  # a single line would always be a table
+        return False
+    separator = TAB if "\t" in rows[0] else BLANKS
+    table = [separator.split(row) for row in rows]
+    if len({len(fields) for fields in table}) > 1:
+        return False
+    for column in [*zip(*table, strict=True)][1:]:
+        # Lines of a text may have the same number of words, and the same word at the same position,
+        # such as B-12. O is the most frequent tag, and it is rarely a word.
+        n_tags = sum(field == "O" or PREFIXED.fullmatch(field) is not None for field in column)
+        if "O" in column and n_tags > len(rows) / 2:
+            return True
+    return False
 
 
 def has_wrapped_lines(path: Path) -> bool:

@@ -14,7 +14,9 @@ from spacy.tokens.underscore import Underscore
 from spacy_costner.decoding import LEAST_PROB
 from spacy_costner.pipeline.confidence import confidence_of, make_confidence, warn_once
 from spacy_costner.pipeline.promises import Thresholds
+from spacy_costner.readers.file_parts import TextRow
 from spacy_costner.tags import Entities
+from spacy_costner.workflows.apply.records import span_lists_of, to_record
 
 from ..support.pipelines import TEXTS, ents, examples, load, pipeline, promise_of
 
@@ -130,6 +132,36 @@ def test_alternatives_are_spans_that_are_not_predicted_but_likely_enough(unsure:
         predicted = {(ent.start, ent.end, ent.label) for ent in doc.ents}
         assert not predicted & {(span.start, span.end, span.label) for span in alternatives}
         assert all(score >= 0.05 for score in scores(doc, "confidence_alternatives"))
+
+
+def test_entities_of_a_later_component_have_no_confidence(unsure: Path) -> None:
+    """Even if they equal an alternative, such as those of an entity ruler. `annotate` writes null.
+    The alternatives keep their scores, and so do predicted entities."""
+    nlp = load(unsure, confidence=CONFIDENCE)
+    doc = next(doc for doc in nlp.pipe([*TEXTS, TEXT]) if doc.spans["confidence_alternatives"])
+    alternatives = doc.spans["confidence_alternatives"]
+    alternative = alternatives[0]
+    kept = [ent for ent in doc.ents if ent.end <= alternative.start or alternative.end <= ent.start]
+    doc.ents = [*kept, alternative]
+
+    predicted = {(ent.start_char, ent.label_): ent._.confidence for ent in kept}
+    assert None not in predicted.values()
+    assert alternative._.confidence is None
+    others = [span._.confidence for span in alternatives][1:]
+    assert others == scores(doc, "confidence_alternatives")[1:]
+
+    row = TextRow("1", doc.text, lambda: doc)
+    record = to_record((row, doc), span_lists_of(nlp), False)
+    expected = {**predicted, (alternative.start_char, alternative.label_): None}
+    assert {(ent["start"], ent["label"]): ent["score"] for ent in record["entities"]} == expected
+    written = [span["score"] for span in record["alternatives"]]
+    assert written == scores(doc, "confidence_alternatives")
+
+    # It stays an entity if its tokens are merged.
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[alternative.start : alternative.end])
+    assert [ent._.confidence for ent in doc.ents].count(None) == 1
+    assert doc[0:0]._.confidence is None
 
 
 def test_a_span_that_was_not_scored_has_no_confidence(unsure: Path) -> None:

@@ -17,6 +17,7 @@ from spacy_costner.readers import (
     read_docs,
     read_texts,
 )
+from spacy_costner.readers.raw_text import BoundedPipeline, map_docs
 from spacy_costner.workflows.config.loading import with_reading
 
 from ..support.commands import run
@@ -222,6 +223,65 @@ def test_words_may_be_numbers(path: Path) -> None:
     """With two columns there is nothing else; a single number isn't 1."""
     assert [words for words, _ in read(path, "1 B-X\n2 O\n")[0]] == [["1", "2"]]
     assert [words for words, _ in read(path, "1990 CD B-X\n")[0]] == [["1990"]]
+
+
+# Columns or text
+
+NAME_ROWS = conllu(("1", "Kim", "name=B-PER"), ("2", "left", "name=O"))
+
+
+@pytest.mark.parametrize(
+    "name, text, options",
+    [
+        ("a.conllu", NAME_ROWS, {}),
+        ("a.conllu", "# global.columns = FORM NER MISC\nKim\tB-PER\t_\nleft\tO\t_\n", {}),
+        ("a.txt", NAME_ROWS, {}),
+        ("a.txt", NAME_ROWS, {"tag_column": "name"}),
+        ("a.txt", "# id = 1\n# date = 2\n" + NAME_ROWS, {}),
+        ("a.txt", "# global.columns = FORM NER MISC\nKim\tB-PER\t_\n", {}),
+        ("a.txt", "Kim B-PER NNP\nleft O VBD\n", {"tag_column": 2}),
+        ("a.txt", "Kim PER-B NNP\nJo PER-I NNP\nhas O V\nleft O V\nnow O A\n", {"tag_column": 2}),
+        ("a.txt", "Kim B-PER -\n\nleft O -\n", {"tag_column": -2}),
+        ("a.txt", "Kim B-PER NNP\nleft O VBD\n" * 400, {"tag_column": 2, "n_sents": 0}),
+    ],
+    ids=["CoNLL-U", "CoNLL-U Plus", "keys", "named key", "comments", "names", "second column",
+         "suffixes", "second from the right", "more than the head"],
+)  # fmt: skip
+def test_columns_are_not_read_as_raw_text(
+    name: str, text: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    docs, _info = read(path, text, **options)
+    reading = ReadOptions(**options)
+    expected = [words for words, _ents in docs]
+    assert [word for words in expected for word in words][:1] == ["Kim"]
+    text_docs = read_texts(NLP, path, reading)
+    assert [[token.text for token in doc] for doc in text_docs] == expected
+    pipeline = BoundedPipeline(lambda: NLP)
+    assert [
+        *map_docs(lambda doc: [token.text for token in doc], pipeline, path, reading)
+    ] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Give type O blood\n",
+        "Kim bought a T-shirt .\nLee bought a T-shirt too .\n",
+        "Vitamin B-12 tablets\nVitamin B-6 tablets\n",
+        "Kim has blood of type O\nLee likes the letter O most\nBoth left town\n",
+        "# Notes\nKim has type O\nLee went home\n",
+        "7\tKim left Oslo.\n8\tLee has type O.\n",
+        "New York\nLos Angeles\n",
+        "Kim left.\n" + "x" * 5000 + " O\n",
+    ],
+)
+def test_text_is_not_read_as_columns(text: str, tmp_path: Path) -> None:
+    """Nor if columns of another file are set, as in `fit --raw` with `--tag-column`."""
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    docs = read_texts(NLP, path, ReadOptions(tag_column=2))
+    assert [doc.text for doc in docs] == [line.strip() for line in text.strip().split("\n")]
 
 
 # Schemes

@@ -37,6 +37,7 @@ from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.files import FilePlace
 from spacy_costner.readers.schemes import PREFIXES_OF_SCHEME, TagCounts, decode_tags, find_scheme
 from spacy_costner.readers.tasks import TaskToken
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 
 from ..support.commands import run
 
@@ -1181,6 +1182,38 @@ def test_convert_joins_the_texts_of_a_document(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "3 docs" in result.output
     docs = read_corpus(tmp_path / "b.spacy")
     assert [doc.text for doc in docs] == ["Ana left. Rome. Ana", "Alone", "Alone again"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
+def test_convert_keeps_metadata(suffix: str, tmp_path: Path) -> None:
+    """So the texts of a document can still be joined."""
+    tasks: list[Any] = [*TASKS]
+    tasks[0] = {**tasks[0], "source": "news"}
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+    output = tmp_path / f"b{suffix}"
+    assert run("convert", path, output).exit_code == 0
+
+    docs = read_corpus(output)
+    assert [doc.user_data.get("article") for doc in docs] == ["a", "a", None, None, 7]
+    assert [doc.user_data.get("source") for doc in docs] == ["news", *[None] * 4]
+    joined = read_corpus(output, doc_id="article")
+    assert [doc.text for doc in joined] == ["Ana left. Rome. Ana", "Alone", "Alone again", "Oslo"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
+def test_convert_keeps_attributes_of_docs_but_no_other_data(suffix: str, tmp_path: Path) -> None:
+    """Long values aren't metadata. Other data may belong to the annotation, as soft targets do."""
+    doc = Doc(READER.vocab, words=["a"])
+    doc.user_data[extension_key("article")] = 1
+    doc.user_data[extension_key("html")] = "x" * 1000
+    doc.user_data[SOFT_TARGETS_KEY] = {"labels": ["PER"]}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    output = tmp_path / f"b{suffix}"
+    assert run("convert", tmp_path / "a.spacy", output).exit_code == 0
+
+    (read_doc,) = read_corpus(output, doc_id="article")
+    assert read_doc.user_data[extension_key("article")] == 1
+    assert set(read_corpus(output)[0].user_data) <= {"article", extension_key("article")}
 
 
 def test_texts_of_a_document_have_to_stand_together(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from spacy.tokens import Doc, SpanGroup
 
 from ...annotation.span_groups import Place, read_group
 from ...pipeline.component import CostSensitiveNER
-from ...pipeline.confidence import scored_groups
+from ...pipeline.confidence import SPANS_KEY, is_of_predicted, scored_groups
 from ...pipeline.prediction import ALTERNATIVES, GUARANTEED
 from ...readers import CorpusError
 from ...readers.file_parts import TextRow
@@ -85,14 +85,16 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     # Several groups may contain a score for the same offsets and label. Later scores overwrite
     # earlier ones. `scored_groups` returns predicted entities first, so reverse it to let their
     # scores overwrite the scores of alternatives and guaranteed sets.
-    scores: dict[Place, float] = {}
-    for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
-        for span in read_group(group):
-            if not math.isnan(span.score):
-                scores[span.place] = span.score
+    scores = scores_of([*reversed(groups_with_scores), *groups_of_list.get("spans", ())])
 
+    # Another component may have set an entity that equals an alternative, or a span that was
+    # predicted with a `spans_key`.
+    groups_of_entities: list[SpanGroup] = []
+    for group in reversed(groups_with_scores):
+        if is_of_predicted(group) and SPANS_KEY not in group.attrs:
+            groups_of_entities.append(group)
     entity_places = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
-    record["entities"] = spans_to_json(entity_places, scores)
+    record["entities"] = spans_to_json(entity_places, scores_of(groups_of_entities))
     for name, groups in groups_of_list.items():
         if not groups:
             # No component has written this list. An empty list would mean that a component ran and
@@ -104,6 +106,17 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
             places += [span.place for span in read_group(group)]
         record[name] = spans_to_json(places, scores)
     return record
+
+
+def scores_of(groups: Iterable[SpanGroup]) -> dict[Place, float]:
+    """Read the scores of the spans in several groups. Scores of later groups overwrite earlier
+    ones. Spans without a score are left out."""
+    scores: dict[Place, float] = {}
+    for group in groups:
+        for span in read_group(group):
+            if not math.isnan(span.score):
+                scores[span.place] = span.score
+    return scores
 
 
 def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:

@@ -13,12 +13,14 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy
+from spacy.attrs import LENGTH, SENT_START, SPACY
 from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.types import Floats1d
 
 from ...pipeline.component import CostSensitiveNER
 from ...readers import Task, doc_to_task
+from ...readers.documents import short_values
 from ...readers.files import digest, shown
 from ..components import check_ents, get_component
 from ..evaluation.recurrence import KnownText
@@ -219,7 +221,7 @@ def draw(
     nlp (Language): The trained pipeline.
     texts (Iterable[Doc]): The docs, without annotation. Docs without tokens are skipped.
     n (int): The number of draws, at least 1. A doc that is drawn more than once is only annotated
-        once.
+        once, and so are equal docs: see `merge_equal`.
     seed (int): The random seed of the draws.
     name (str): Name of the component.
     RETURNS (list[DrawnDoc]): The docs, in the order they were first drawn.
@@ -246,8 +248,11 @@ def draw(
     drawn_indices = draw_docs(probs, n, numpy.random.default_rng(seed)).tolist()
     pipeline = digest_component(ner)
     drawn_docs: list[DrawnDoc] = []
+    merged_indices = merge_equal(drawn_indices, docs)
+    for i, merged in zip(drawn_indices, merged_indices):
+        keep_shared_metadata(docs[merged], docs[i])
     # A Counter preserves the order in which docs were first drawn.
-    for i, times in Counter(drawn_indices).items():
+    for i, times in Counter(merged_indices).items():
         drawing = Drawing(
             doc=i,
             times=times,
@@ -261,6 +266,35 @@ def draw(
         )
         drawn_docs.append(DrawnDoc(docs[i], drawing))
     return drawn_docs
+
+
+def merge_equal(drawn_indices: Sequence[int], docs: Sequence[Doc]) -> list[int]:
+    """Replace the index of each drawn doc with that of the first drawn doc that equals it: a doc
+    with the same text, tokens and sentence starts, and so with the same probability and expected
+    counts. Otherwise, several tasks would have the same text, and annotation tools may merge them.
+
+    drawn_indices (Sequence[int]): The index of the doc that was selected in each draw.
+    docs (Sequence[Doc]): All docs.
+    RETURNS (list[int]): The index of each draw.
+    """
+    first_index: dict[tuple[str, bytes], int] = {}
+    merged_indices: list[int] = []
+    for i in drawn_indices:
+        tokens = docs[i].to_array([LENGTH, SPACY, SENT_START]).tobytes()
+        merged_indices.append(first_index.setdefault((docs[i].text, tokens), i))
+    return merged_indices
+
+
+def keep_shared_metadata(doc: Doc, other: Doc) -> None:
+    """Remove the metadata of a doc that differs from that of an equal doc, because its task stands
+    for both: a guarantee by group must not count the other doc in the group of this one.
+
+    doc (Doc): The doc, which is modified in place.
+    other (Doc): The equal doc.
+    """
+    for key, value in short_values(doc.user_data).items():
+        if other.user_data.get(key) != value:
+            del doc.user_data[key]
 
 
 def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:

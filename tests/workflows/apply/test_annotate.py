@@ -1000,6 +1000,27 @@ def test_rows_of_parquet_without_ids_have_their_numbers(
     assert ids == list(range(26))
 
 
+def test_short_values_of_parquet_are_metadata(tmp_path: Path) -> None:
+    """Whatever the type of their column. pandas and Polars write other types than pyarrow."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    integers = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+    columns = {name: pyarrow.array([1, 2], name) for name in integers}
+    columns |= {name: pyarrow.array(["a", "b"], name) for name in ("string", "large_string")}
+    columns["category"] = columns["string"].dictionary_encode()
+    columns["large_category"] = columns["large_string"].dictionary_encode()
+    columns["bool"] = pyarrow.array([True, False])
+    columns["vector"] = pyarrow.array([[1], [2]])
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], **columns}), tmp_path / "a.parquet")
+
+    (part,) = divide(tmp_path / "a.parquet", 10)
+    metadata = [row.make_doc().user_data for row in read_rows(NLP, part)]
+
+    read_columns = {*columns} - {"vector"}
+    assert metadata[0] == {name: columns[name][0].as_py() for name in read_columns}
+    assert metadata[1] == {name: columns[name][1].as_py() for name in read_columns}
+
+
 def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_path: Path) -> None:
     """Of three files, one is cut off, one doesn't have the column of the text, and one is right."""
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -227,6 +227,19 @@ def test_drawn_docs_keep_their_groups(nlp: Language, tmp_path: Path, form: str) 
     assert {part.group for part in result.parts} == {"news", "web"}
 
 
+def test_equal_texts_of_several_groups_have_no_group(nlp: Language) -> None:
+    """One task stands for all of them, so it only has the metadata that they share."""
+    texts = [text for _ in range(20) for text in make_texts(nlp, 4)]
+    for i, text in enumerate(texts):
+        text.user_data |= {"source": "web" if i < 40 else "news", "lang": "en", "number": i}
+    drawn = draw(nlp, texts, n=80, seed=1)
+    assert len(drawn) == 4
+    for doc, _drawing in drawn:
+        assert doc.user_data.get("lang") == "en"
+        assert not {"source", "number"} & {*doc.user_data}
+    assert all("source" in text.user_data for text in texts)
+
+
 def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
     """The last 4000 docs were drawn with four times the probability of the others, so about a
     quarter of them is kept. The number that is kept has the deviation sqrt(4000 * 0.25 * 0.75),

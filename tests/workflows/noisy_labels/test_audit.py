@@ -736,6 +736,33 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
     assert all_entities(docs_of_corpus) == all_entities(audited.docs)
 
 
+def test_corrected_corpus_has_the_scores_and_metadata_of_the_corpus(tmp_path: Path) -> None:
+    """Of entities that stay as they are. `distill --min-confidence` and `--doc-id` need them."""
+    bo = {"start": 3, "end": 5, "label": "PER", "score": 0.9}
+    oslo = {"start": 14, "end": 18, "label": "LOC", "score": 0.25}
+    text = "Mr Bo went to Oslo"
+    save_lines([{"text": text, "spans": [bo, oslo], "article": 7}], tmp_path / "a.jsonl")
+    added = {"start": 0, "end": 5, "label": "PER"}
+    answer = {"text": text, "doc": 0, "start": 0, "annotated": [bo, oslo], "spans": [added, oslo]}
+    save_lines([{**answer, "answer": "accept"}], tmp_path / "answers.jsonl")
+    output = tmp_path / "corrected.jsonl"
+
+    apply = [
+        *AUDIT,
+        tmp_path / "a.jsonl",
+        "--nlp.lang",
+        "xx",
+        "--apply",
+        tmp_path / "answers.jsonl",
+    ]
+    done = run(*apply, "--output", output)
+
+    assert done.exit_code == 0, done.output
+    (line,) = read_json_lines(output)
+    assert line["meta"] == {"article": 7}
+    assert [(span["start"], span.get("score")) for span in line["spans"]] == [(0, None), (14, 0.25)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

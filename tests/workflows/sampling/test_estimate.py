@@ -24,7 +24,7 @@ from spacy_costner.readers import (
 from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import TEXTS_FILE, AnnotationStore
 from spacy_costner.workflows import draw, estimate, suggest
-from spacy_costner.workflows.sampling.drawing import DrawnDoc
+from spacy_costner.workflows.sampling.drawing import DrawnDoc, merge_equal
 from spacy_costner.workflows.sampling.estimation import ALL_LABELS, Estimate, LabelEstimate
 from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
@@ -720,6 +720,41 @@ def test_answers_of_all_tools_are_read(
     answer_tasks(path, form)
     result = estimate(nlp, read_docs(nlp, path), make_docs(nlp))
     assert result == estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
+
+
+def test_equal_texts_are_one_task(
+    nlp: Language, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prodigy gives tasks with the same text the same hash, and they are read as annotations of one
+    text. The estimate is that of a task for each text. Other tokens of a text may have another
+    probability."""
+    docs = make_docs(nlp)[:30] * 7
+    other = Doc(nlp.vocab, words=list(docs[0].text), spaces=[False] * len(docs[0].text))
+    assert merge_equal([31, 0, 1, 61, 30, 2], [*docs, other]) == [31, 0, 31, 31, 0, 2]
+    assert merge_equal([0, 210, 30], [*docs, other]) == [0, 210, 0]
+
+    drawn = draw(nlp, docs, n=N_DRAWN)
+    texts = [doc.text for doc, _drawing in drawn]
+    assert len({*texts}) == len(texts) < 31
+    assert sum(drawing.times for _doc, drawing in drawn) == N_DRAWN
+    path = save_drawn(drawn, tmp_path, "prodigy")
+    answer_tasks(path, "prodigy")
+    tasks = [json.loads(line) for line in path.read_text().splitlines()]
+    for task in tasks:
+        task["_input_hash"] = texts.index(task["text"])
+    path.write_text("\n".join(map(json.dumps, tasks)))
+    result = estimate(nlp, read_docs(nlp, path), docs)
+
+    monkeypatch.setattr(
+        f"{draw.__module__}.merge_equal", lambda drawn_indices, _docs: drawn_indices
+    )
+    separate = draw(nlp, docs, n=N_DRAWN)
+    assert len(separate) > len(drawn)
+    expected = estimate(nlp, [answer(nlp, doc) for doc in separate], docs)
+    assert (result.drawings, expected.drawings) == (N_DRAWN, N_DRAWN)
+    for label in (ALL_LABELS, "LOC"):
+        interval = row_of(result, label).entities.estimate
+        assert interval == pytest.approx(row_of(expected, label).entities.estimate, rel=1e-5)
 
 
 def test_tasks_show_the_predictions_only_on_request(drawn: list[DrawnDoc]) -> None:
