@@ -17,7 +17,8 @@ from thinc.types import Array1d
 from ..annotation.iob import MISSING
 from ..annotation.spans import annotate_spans, missing_spans
 from ..annotation.spans import is_missing as missing_tokens
-from .context import Context
+from .conflicts import merge_texts
+from .context import Context, Places
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
 from .offsets import Range
@@ -55,7 +56,24 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         invalid.
     """
     options = context.options
-    for place, task in merge_tasks(tasks, context.info):
+    for annotations in merge_tasks(tasks, context.info, options):
+        docs = list(_annotations_to_docs(annotations, context))
+        if options.conflicts is not None and options.doc_id is not None:
+            # `read_docs` merges docs after their sentences have been joined, so the annotations of
+            # a sentence are merged here.
+            places = Places() if context.places is None else context.places
+            spans_key = options.spans_key
+            yield from merge_texts(docs, options.conflicts, spans_key, places, context.info)
+        else:
+            yield from docs
+
+
+def _annotations_to_docs(
+    annotations: Iterable[tuple[FilePlace, Task]], context: Context
+) -> Iterator[Doc]:
+    """Create docs from tasks with their locations: see `tasks_to_docs`."""
+    options = context.options
+    for place, task in annotations:
         if not task.text:
             context.info.add_problem(EMPTY, place)
             continue

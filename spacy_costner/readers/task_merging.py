@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .conflicts import REPEATED
-from .context import CorpusInfo
+from .context import CorpusInfo, ReadOptions
 from .files import FilePlace, shown
 from .offsets import Range
 from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
@@ -36,16 +36,21 @@ def answer_to(annotated: Task | TaskSpan) -> str:
 
 
 def merge_tasks(
-    tasks: Iterable[AnnotatedTask], info: CorpusInfo
-) -> Iterator[tuple[FilePlace, Task]]:
+    tasks: Iterable[AnnotatedTask], info: CorpusInfo, options: ReadOptions
+) -> Iterator[list[tuple[FilePlace, Task]]]:
     """Merge all annotations of the same text into one task, so that no docs contradict each other.
     Tasks that reject different spans of a text aren't merged, because these spans may overlap. A
     *text key* is a number that all annotations of a text share.
 
+    If the option `conflicts` is set, complete annotations of a text aren't merged here, because
+    `conflicts.merge_texts` merges their docs as this option specifies.
+
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     info (CorpusInfo): Collects problems.
-    YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
-        first, followed by merged tasks, each with the location of its first annotation.
+    options (ReadOptions): The options, with `conflicts`.
+    YIELDS (list[tuple[FilePlace, Task]]): The tasks of a text with their locations: one task, or
+        several complete annotations. Texts without a text key come first. A merged task has the
+        location of its first annotation.
     """
     groups: dict[GroupKey, list[tuple[FilePlace, Task]]] = {}
     reviewed_texts: set[tuple[int, str]] = set()  # with their text keys
@@ -54,7 +59,7 @@ def merge_tasks(
             info.add_problem(ONE_BY_ONE, place, shown(task.text))
         task = _make_explicit(task)
         if text_key is None:  # the text has no other annotations
-            yield place, task
+            yield [(place, task)]
         else:
             # Rejected annotations aren't merged with accepted ones.
             answer = answer_to(task)
@@ -66,13 +71,17 @@ def merge_tasks(
             if _is_review(task):
                 reviewed_texts.add((text_key, task.text))
 
-    for (text_key, text, _, _), group in groups.items():
+    for (text_key, text, answer, _), group in groups.items():
         # If someone has reviewed the annotations of others, only the review is used. It may reject
         # what others accepted.
         if (text_key, text) in reviewed_texts:
             group = [(place, task) for place, task in group if _is_review(task)]
             if not group:
                 continue
+        complete = [(place, task) for place, task in group if _is_complete(task)]
+        if options.conflicts is not None and answer == "accept" and len(complete) > 1:
+            yield complete
+            continue
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
@@ -82,7 +91,7 @@ def merge_tasks(
             is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
             info.add_problem(message, place, shown(merged_task.text))
-        yield place, merged_task
+        yield [(place, merged_task)]
 
 
 def _make_explicit(task: Task) -> Task:
@@ -133,7 +142,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
     for task in annotations:
         if _is_binary(task):
             binary_tasks.append(task)
-        elif task.spans is not None:
+        elif _is_complete(task):
             complete_tasks.append(task)
     counted_tasks = complete_tasks or binary_tasks
     if not counted_tasks:  # the text isn't annotated
@@ -157,6 +166,11 @@ def _merge_annotations(annotations: list[Task]) -> Task:
             missing.add((start, end))
             del spans[disputed_key]
     return counted_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
+
+
+def _is_complete(task: Task) -> bool:
+    """Check whether all entities of a task's text were annotated."""
+    return task.spans is not None and not _is_binary(task)
 
 
 def _is_binary(task: Task) -> bool:

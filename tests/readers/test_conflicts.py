@@ -147,6 +147,86 @@ def test_an_unknown_choice_is_refused() -> None:
         ReadOptions(conflicts="newest")
 
 
+ANNOTATIONS = ([KIM, NEW_YORK], [KIM, NEW_YORK], [NEW_YORK])
+PRODIGY = {"text": TEXT, "_input_hash": 5, "_view_id": "ner_manual", "answer": "accept"}
+
+
+def as_objects(spans: list[tuple[int, int, str]]) -> list[dict[str, Any]]:
+    """Spans as JSON objects that Prodigy's and Label Studio's files may contain."""
+    return [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]
+
+
+def label_studio_json() -> str:
+    annotations = []
+    for spans in ANNOTATIONS:
+        annotations.append({"result": [{"value": value} for value in as_objects(spans)]})
+    return json.dumps([{"data": {"text": TEXT}, "annotations": annotations}])
+
+
+def label_studio_csv() -> str:
+    rows = ["text,id,label"]
+    for spans in ANNOTATIONS:
+        quoted = json.dumps(as_objects(spans)).replace('"', '""')
+        rows.append(f'{TEXT},7,"{quoted}"')
+    return "\n".join(rows)
+
+
+def prodigy(**values: Any) -> str:
+    """A line of Prodigy's export for each annotation, and an answer to a yes-no question."""
+    lines = [{**PRODIGY, "spans": as_objects(spans), **values} for spans in ANNOTATIONS]
+    lines.append({**PRODIGY, "spans": as_objects([ANA]), "_view_id": "ner", **values})
+    return "\n".join(map(json.dumps, lines))
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [("a.json", label_studio_json()), ("a.csv", label_studio_csv()), ("a.jsonl", prodigy())],
+)
+def test_annotations_that_a_file_has_for_a_text_are_merged_as_told(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf8")
+    for conflicts, iob in (
+        (None, "-OOOOBI"),
+        ("first", "BOOOOBI"),
+        ("last", "OOOOOBI"),
+        ("agree", "-OOOOBI"),
+        ("majority", "BOOOOBI"),
+    ):
+        (doc,), info = read_text_docs(tmp_path, conflicts=conflicts)
+        assert letters(doc) == iob
+        assert ["in several ways" in problem.message for problem in info.problems] == [True]
+
+
+def test_annotations_in_a_file_and_in_other_files_are_counted_together(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(prodigy(), encoding="utf8")
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": TEXT, "label": [NEW_YORK]}))
+    (doc,), _ = read_text_docs(tmp_path, conflicts="majority")
+    assert letters(doc) == "OOOOOBI"
+
+
+def test_annotations_of_a_sentence_are_merged_before_the_sentences_of_a_document(
+    tmp_path: Path,
+) -> None:
+    rain = {**PRODIGY, "text": "Rain", "_input_hash": 6, "spans": [], "article": 1}
+    text = f"{prodigy(article=1)}\n{json.dumps(rain)}"
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf8")
+    for conflicts, iob in (("majority", "BOOOOBIO"), ("last", "OOOOOBIO"), ("agree", "-OOOOBIO")):
+        options = ReadOptions(conflicts=conflicts, doc_id="article")
+        (doc,) = read_docs(NLP, tmp_path, options, CorpusInfo())
+        assert doc.text == f"{TEXT} Rain" and letters(doc) == iob
+
+
+def test_a_review_is_read_alone_with_each_choice(tmp_path: Path) -> None:
+    review = {**PRODIGY, "spans": as_objects([ANA_LEE]), "_view_id": "review"}
+    text = f"{prodigy()}\n{json.dumps({**review, 'view_id': 'ner_manual'})}"
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf8")
+    for conflicts in (None, "first", "agree", "majority"):
+        (doc,), info = read_text_docs(tmp_path, conflicts=conflicts)
+        assert letters(doc) == "OOBIOOO" and not info.problems
+
+
 IOB = st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "-"]), min_size=5, max_size=5)
 
 
