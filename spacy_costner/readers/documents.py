@@ -37,13 +37,24 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
     """
     # If a key is in both, the record's value overrides the value in "meta".
     for metadata in (record.get("meta"), record):
-        if not isinstance(metadata, Mapping):
-            continue
-        if id_key and isinstance(metadata.get(id_key), (str, int)):
-            # spaCy stores the value of an extension attribute under this key.
-            doc.user_data[extension_key(id_key)] = metadata[id_key]
-        doc.user_data |= short_values(metadata)
+        if isinstance(metadata, Mapping):
+            doc.user_data |= short_values(metadata)
+    doc_id = document_id(record, id_key)
+    if id_key and doc_id is not None:
+        # spaCy stores the value of an extension attribute under this key.
+        doc.user_data[extension_key(id_key)] = doc_id
     return doc
+
+
+def document_id(record: Mapping[Any, Any], id_key: str | None) -> str | int | None:
+    """Return the document's ID, which is in a record or its "meta" object, or None if it is missing
+    or `id_key` is None."""
+    for metadata in (record, record.get("meta")):
+        if id_key and isinstance(metadata, Mapping):
+            doc_id = metadata.get(id_key)
+            if isinstance(doc_id, (str, int)):
+                return doc_id
+    return None
 
 
 def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:

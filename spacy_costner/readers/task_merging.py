@@ -9,6 +9,7 @@ from typing import Any
 
 from .conflicts import REPEATED
 from .context import CorpusInfo, ReadOptions
+from .documents import document_id
 from .files import FilePlace, shown
 from .offsets import Range
 from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
@@ -16,8 +17,12 @@ from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 SpanKey = tuple[int, int, str, str]
 """The start, end, label and answer of a span. Spans with the same key are considered equal."""
 
-GroupKey = tuple[int, str, str, frozenset[SpanKey]]
-"""The text key, the text, the answer and the rejected spans of annotations that are merged."""
+TextId = tuple[int, str, str | int | None]
+"""The text key, the text, and the ID of its document. With the option `doc_id`, the same sentence
+in another document is another text."""
+
+GroupKey = tuple[TextId, str, frozenset[SpanKey]]
+"""The text, the answer and the rejected spans of annotations that are merged."""
 
 YES_NO_VIEWS = ("ner", "pos", "spans")
 """Prodigy interfaces that display spans and ask whether they are correct."""
@@ -47,13 +52,13 @@ def merge_tasks(
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     info (CorpusInfo): Collects problems.
-    options (ReadOptions): The options, with `conflicts`.
+    options (ReadOptions): The options, with `conflicts` and `doc_id`.
     YIELDS (list[tuple[FilePlace, Task]]): The tasks of a text with their locations: one task, or
         several complete annotations. Texts without a text key come first. A merged task has the
         location of its first annotation.
     """
     groups: dict[GroupKey, list[tuple[FilePlace, Task]]] = {}
-    reviewed_texts: set[tuple[int, str]] = set()  # with their text keys
+    reviewed_texts: set[TextId] = set()
     for place, text_key, task in tasks:
         if _has_answered_spans(task):
             info.add_problem(ONE_BY_ONE, place, shown(task.text))
@@ -66,15 +71,16 @@ def merge_tasks(
             rejected_spans: frozenset[SpanKey] = frozenset()
             if answer == "reject":
                 rejected_spans = frozenset(_span_keys(task))
-            group_key = (text_key, task.text, answer, rejected_spans)
+            text_id = (text_key, task.text, document_id(task.extra, options.doc_id))
+            group_key = (text_id, answer, rejected_spans)
             groups.setdefault(group_key, []).append((place, task))
             if _is_review(task):
-                reviewed_texts.add((text_key, task.text))
+                reviewed_texts.add(text_id)
 
-    for (text_key, text, answer, _), group in groups.items():
+    for (text_id, answer, _), group in groups.items():
         # If someone has reviewed the annotations of others, only the review is used. It may reject
         # what others accepted.
-        if (text_key, text) in reviewed_texts:
+        if text_id in reviewed_texts:
             group = [(place, task) for place, task in group if _is_review(task)]
             if not group:
                 continue

@@ -1173,6 +1173,22 @@ def test_both_docs_of_an_example_are_joined(tmp_path: Path) -> None:
     assert sentences(examples[0].reference) == ["Ana left.", "Rome. Ana"]
 
 
+def test_the_same_text_in_another_document_is_another_text(tmp_path: Path) -> None:
+    """In Prodigy's export, texts that are the same have the same hash."""
+    prodigy = {"_view_id": "ner_manual", "answer": "accept", "spans": []}
+    tasks: list[Any] = []
+    for article, texts in ((1, ["Intro", "Ana left."]), (2, ["Intro", "Rome."])):
+        for text in texts:
+            task = {**prodigy, "text": text, "_input_hash": len(text), "meta": {"article": article}}
+            tasks += [task, task]  # two annotators
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    for conflicts in (None, "majority"):
+        docs = read_corpus(path, doc_id="article", conflicts=conflicts)
+        assert [doc.text for doc in docs] == ["Intro Ana left.", "Intro Rome."]
+    assert [doc.text for doc in read_corpus(path)] == ["Intro", "Ana left.", "Rome."]
+
+
 def test_convert_joins_the_texts_of_a_document(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", TASKS[:4])
 
