@@ -19,9 +19,12 @@ from . import (
     write_columns,
     write_tasks,
 )
+from .columns import count_starts_in_entities
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 """The suffixes of output files. The last three are column files."""
+
+JOINED_SENTENCES = "entities in columns can't cross sentences: their sentences are joined"
 
 
 class Converted(NamedTuple):
@@ -102,6 +105,10 @@ def convert(
         message = "whitespace tokens can't be written in columns: they are left out"
         # The call itself counts one occurrence, and `more` counts the others.
         info.add_problem(message, place=None, more=n_left_out - 1)
+    if output_path.suffix not in (".spacy", ".jsonl"):
+        n_joined = sum(map(count_starts_in_entities, docs))
+        if n_joined > 0:
+            info.add_problem(JOINED_SENTENCES, place=None, more=n_joined - 1)
 
     return count_tokens(docs, spans_key, info.summary())
 
