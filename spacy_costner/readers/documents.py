@@ -1,7 +1,8 @@
-"""Store metadata in `doc.user_data`, and join the sentences of a document.
+"""Store metadata in `doc.user_data`, and join or split the sentences of a document.
 
 In many corpora, each sentence is a separate doc with the ID of its document. `join_documents` joins
-docs with the same ID. A *record* is the JSON object or dataset row that a doc is created from.
+docs with the same ID. `split_into_sentences` splits docs that are too long for training. A *record*
+is the JSON object or dataset row that a doc is created from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +10,13 @@ from itertools import groupby
 from typing import Any
 
 import numpy
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
+from thinc.types import Array1d
 
-from ..annotation.spans import is_missing, missing_key, missing_spans
+from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
+from ..annotation.user_data import SOFT_TARGETS_KEY, values_of_part
 from .context import Context
-from .files import SURROGATE, FilePlace
+from .files import SURROGATE, FilePlace, shown
 
 MAX_VALUE_LENGTH = 100
 """The maximum length, in characters, of metadata values that docs can be grouped by."""
@@ -141,3 +144,47 @@ def join(docs: list[Doc], spans_key: str | None = None) -> Doc:
             tokens[0].is_sent_start = True
         first_token += len(doc)
     return joined
+
+
+def split_into_sentences(doc: Doc) -> Iterator[Doc]:
+    """Split an annotated doc into one doc per sentence. In contrast to `Span.as_doc`, this keeps
+    span groups (without their `attrs`), `user_data` and `has_unknown_spaces`. The tokens of
+    entities and spans that cross sentences are missing annotation.
+
+    doc (Doc): The doc, with sentence starts.
+    YIELDS (Doc): The sentences.
+    RAISES (ValueError): If the doc has soft targets, which describe the paths of the whole doc.
+    """
+    if SOFT_TARGETS_KEY in doc.user_data:
+        expected = "expected docs without soft targets, which can't be split into sentences"
+        raise ValueError(f"max_length, gold_preproc: {expected}, got {shown(doc.text)}")
+    # Spans that mark missing annotation are clipped to the sentences. All others are kept whole.
+    missing_keys = {missing_key(key) for key in doc.spans}
+    groups = {key: list(group) for key, group in doc.spans.items() if key not in missing_keys}
+    is_missing_token = {key: is_missing(doc, key) for key in groups}
+    for sent in doc.sents:
+        sent_doc = sent.as_doc()
+        sent_doc.has_unknown_spaces = doc.has_unknown_spaces
+        sent_doc.user_data = values_of_part(doc.user_data, sent.start_char, sent.end_char)
+        for key, spans in groups.items():
+            is_missing_here = is_missing_token[key][sent.start : sent.end].copy()
+            _copy_spans(sent, sent_doc, key, spans, is_missing_here)
+        yield sent_doc
+
+
+def _copy_spans(
+    sent: Span, sent_doc: Doc, key: str, spans: Iterable[Span], is_missing_token: Array1d
+) -> None:
+    """Copy the spans of a sentence to the doc that was created from it. `is_missing_token` is True
+    for tokens of the sentence that are missing annotation under the key. It is modified in place.
+    Shape: (T,)"""
+    spans_of_sentence: list[Span] = []
+    for span in spans:
+        start = span.start - sent.start
+        end = span.end - sent.start
+        if start >= 0 and end <= len(sent):
+            ids = {"kb_id": span.kb_id, "span_id": span.id}
+            spans_of_sentence.append(Span(sent_doc, start, end, label=span.label, **ids))
+        elif end > 0 and start < len(sent):  # the span crosses a border of the sentence
+            is_missing_token[max(start, 0) : end] = True
+    annotate_spans(sent_doc, key, spans_of_sentence, missing_spans(sent_doc, is_missing_token))

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Corpus
+from spacy.training import Corpus, Example
 from spacy.training.converters import conll_ner_to_docs
 from spacy.util import registry
 
-from spacy_costner.annotation.spans import is_missing
+from spacy_costner.annotation.spans import annotate_spans, is_missing
+from spacy_costner.annotation.user_data import SOFT_TARGETS_KEY
 from spacy_costner.readers import (
     CorpusError,
     CorpusInfo,
@@ -37,6 +39,7 @@ from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.files import FilePlace
 from spacy_costner.readers.schemes import PREFIXES_OF_SCHEME, TagCounts, decode_tags, find_scheme
 from spacy_costner.readers.tasks import TaskToken
+from spacy_costner.training.targets import WEIGHT
 
 from ..support.commands import run
 
@@ -852,7 +855,8 @@ def test_examples_are_those_of_spacys_corpus(
     file: str, reader_settings: dict[str, Any], english: Language, tmp_path: Path
 ) -> None:
     """Our reader makes the examples of spaCy's Corpus, from a .spacy file and from the file that it
-    was made of. The norms are compared, too: an English tokenizer gives "n't" the norm "not"."""
+    was made of. The norms are compared, too: an English tokenizer gives "n't" the norm "not".
+    spaCy's Corpus loses `has_unknown_spaces` of docs that it splits into sentences."""
     if file == "texts and spans":
         # Two docs, of 6 and 10 tokens. Their sentences aren't known.
         text = "I don't like New York. Kim does."
@@ -872,8 +876,100 @@ def test_examples_are_those_of_spacys_corpus(
 
     for ours in (from_spacy_file, from_source):
         for eg, expected in zip(ours, theirs, strict=True):
+            expected.reference.has_unknown_spaces = file != "texts and spans"
             assert_same_example(eg, expected)
         assert norms(ours) == norms(theirs)
+
+
+SURE = extension_key("sure")
+WORDS_TO_SPLIT = ["Dr.Kim's", "left", ".", "Ana", "of", "Oslo", "stayed", "."]
+
+
+def doc_to_split() -> Doc:
+    """Two sentences, with spans, weights and metadata. A span crosses the sentences."""
+    doc = Doc(READER.vocab, words=WORDS_TO_SPLIT, sent_starts=[1, 0, 0, 1, 0, 0, 0, 0])
+    doc.set_ents([Span(doc, 0, 1, "PER"), Span(doc, 3, 6, "ORG")])
+    oslo = Span(doc, 5, 6, "LOC", kb_id="Q585", span_id="s1")
+    spans = [Span(doc, 0, 1, "PER"), Span(doc, 2, 4, "X"), oslo]
+    annotate_spans(doc, "sc", spans, [doc[1:2], doc[6:8]])
+    doc.spans["wrong"] = [Span(doc, 6, 7, "PER")]
+    user_data: dict[Any, Any] = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    user_data["._.", "sure", doc[3].idx, None] = 0.75
+    user_data["._.", "why", doc[3].idx, doc[3:6].end_char] = "seen"
+    doc.user_data = user_data
+    return doc
+
+
+def spans_of(doc: Doc, key: str) -> list[tuple[str, str, str, str]]:
+    """The texts, labels and ids of the spans under a key."""
+    return [(span.text, span.label_, span.kb_id_, span.id_) for span in doc.spans[key]]
+
+
+@pytest.mark.parametrize("settings", [{"max_length": 6}, {"gold_preproc": True}])
+def test_sentences_of_a_doc_keep_its_spans_and_metadata(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    doc = doc_to_split()
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    examples = list(make_reader(tmp_path / "a.spacy", **settings)(READER))
+
+    first, second = (eg.reference for eg in examples)
+    for eg in examples:
+        assert eg.reference.has_unknown_spaces and eg.predicted.user_data["source"] == "news"
+        words = [token.text for token in eg.reference]
+        assert [token.text for token in eg.predicted] == words  # a tokenizer cuts "Dr.Kim's"
+    assert words_of([first, second]) == [WORDS_TO_SPLIT[:3], WORDS_TO_SPLIT[3:]]
+    assert entities([first, second]) == [("Dr.Kim's", "PER"), ("Ana of Oslo", "ORG")]
+    assert spans_of(first, "sc") == [("Dr.Kim's", "PER", "", "")]
+    assert spans_of(second, "sc") == [("Oslo", "LOC", "Q585", "s1")]
+    # Tokens of the span that crosses the sentences, and those that were missing annotation before
+    assert is_missing(first, "sc").tolist() == [False, True, True]
+    assert is_missing(second, "sc").tolist() == [True, False, False, True, True]
+    assert spans_of(first, "wrong") == []
+    assert spans_of(second, "wrong") == [("stayed", "PER", "", "")]
+    of_doc = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    assert first.user_data == of_doc
+    of_spans = {("._.", "sure", 0, None): 0.75, ("._.", "why", 0, 11): "seen"}
+    assert second.user_data == {**of_doc, **of_spans}
+
+
+@pytest.mark.parametrize("settings", [{"max_length": 6}, {"gold_preproc": True}])
+def test_docs_with_soft_targets_are_not_split(settings: dict[str, Any], tmp_path: Path) -> None:
+    doc = doc_to_split()
+    doc.user_data[SOFT_TARGETS_KEY] = {"entropy": 0.5}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    with pytest.raises(ValueError, match="expected docs without soft targets, which can't be spl"):
+        list(make_reader(tmp_path / "a.spacy", **settings)(READER))
+    (eg,) = make_reader(tmp_path / "a.spacy", max_length=9)(READER)
+    assert SOFT_TARGETS_KEY in eg.reference.user_data
+
+
+@pytest.mark.parametrize("n_added, has_all", [(0, True), (1, False)])
+def test_augmented_examples_keep_spans_and_metadata(
+    n_added: int, has_all: bool, tmp_path: Path
+) -> None:
+    """Values that belong to tokens are lost if the augmenter adds tokens."""
+    doc = doc_to_split()
+    doc.user_data[SOFT_TARGETS_KEY] = {"entropy": 0.5}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    def augment(nlp: Language, eg: Example) -> Iterator[Example]:
+        words = [token.lower_ for token in eg.reference] + ["!"] * n_added
+        reference = Doc(nlp.vocab, words=words)
+        for key, group in eg.reference.spans.items():
+            spans = [Span(reference, span.start, span.end, span.label) for span in group]
+            reference.spans[key] = spans
+        yield Example(nlp.make_doc(reference.text), reference)
+
+    (eg,) = make_reader(tmp_path / "a.spacy", augmenter=augment)(READER)
+
+    assert eg.reference.has_unknown_spaces and words_of([eg.predicted]) == words_of([eg.reference])
+    assert [span.text for span in eg.reference.spans["wrong"]] == ["stayed"]
+    assert eg.predicted.user_data["source"] == "news"
+    of_doc = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    assert eg.reference.user_data == (doc.user_data if has_all else of_doc)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
