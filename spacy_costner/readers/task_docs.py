@@ -62,8 +62,14 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
             # `read_docs` merges docs after their sentences have been joined, so the annotations of
             # a sentence are merged here.
             places = Places() if context.places is None else context.places
-            spans_key = options.spans_key
-            yield from merge_texts(docs, options.conflicts, spans_key, places, context.info)
+            yield from merge_texts(
+                docs,
+                options.conflicts,
+                options.spans_key,
+                places,
+                context.info,
+                incorrect_spans_key=options.incorrect_spans_key,
+            )
         else:
             yield from docs
 

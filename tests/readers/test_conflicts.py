@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin, Span
 
 from spacy_costner.readers import CorpusInfo, ReadOptions, make_reader, read_docs
 from spacy_costner.readers.conflicts import merge_texts
-from spacy_costner.readers.context import Places
+from spacy_costner.readers.context import Places, SpanScores
 
 from ..support.commands import run
 
@@ -225,6 +225,58 @@ def test_a_review_is_read_alone_with_each_choice(tmp_path: Path) -> None:
     for conflicts in (None, "first", "agree", "majority"):
         (doc,), info = read_text_docs(tmp_path, conflicts=conflicts)
         assert letters(doc) == "OOBIOOO" and not info.problems
+
+
+def write_lines(folder: Path, *records: dict[str, Any]) -> None:
+    lines = [json.dumps({"text": TEXT, **record}) for record in records]
+    (folder / "a.jsonl").write_text("\n".join(lines), encoding="utf8")
+
+
+@pytest.mark.parametrize("conflicts, kept", [("agree", []), ("majority", ["New York LOC"])])
+def test_merged_docs_have_the_incorrect_spans_of_all(
+    conflicts: str, kept: list[str], tmp_path: Path
+) -> None:
+    """Except for Kim, who is kept as an entity, because a rejected span isn't a vote against it."""
+
+    def spans(*accepted: tuple[int, int, str], rejected: tuple[int, int, str]) -> dict[str, Any]:
+        (wrong,) = as_objects([rejected])
+        return {"spans": [*as_objects([*accepted]), {**wrong, "answer": "reject"}]}
+
+    new_york_org = (*NEW_YORK[:2], "ORG")
+    write_lines(
+        tmp_path,
+        spans(KIM, NEW_YORK, rejected=(8, 11, "LOC")),
+        spans(KIM, NEW_YORK, rejected=ANA_LEE),
+        spans(new_york_org, rejected=KIM),
+    )
+
+    (doc,), _ = read_text_docs(tmp_path, conflicts=conflicts, incorrect_spans_key="wrong")
+
+    assert [f"{ent.text} {ent.label_}" for ent in doc.ents] == ["Kim PER", *kept]
+    wrong = [f"{span.text} {span.label_}" for span in doc.spans["wrong"]]
+    assert wrong == ["Ana LOC", "Ana Lee PER"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)])
+def test_the_score_of_a_merged_entity_is_the_mean_of_the_docs_that_contain_it(
+    order: tuple[int, ...], tmp_path: Path
+) -> None:
+    def spans(**score_of_name: float | None) -> dict[str, Any]:
+        scored = []
+        for name, score in score_of_name.items():
+            (span,) = as_objects([{"kim": KIM, "ana": ANA, "new_york": NEW_YORK}[name]])
+            scored.append(span if score is None else {**span, "score": score})
+        return {"spans": scored}
+
+    records = [spans(kim=0.5, ana=0.9), spans(kim=0.75, new_york=0.25), spans(new_york=None)]
+    write_lines(tmp_path, *[records[i] for i in order])
+    scores = SpanScores()
+
+    options = ReadOptions(conflicts="majority")
+    (doc,) = read_docs(NLP, tmp_path, options, CorpusInfo(), scores=scores)
+
+    assert letters(doc) == "BOOOOBI"
+    assert scores[doc] == {(0, 1, "PER"): 0.625, (5, 7, "LOC"): 0.625}
 
 
 IOB = st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "-"]), min_size=5, max_size=5)
