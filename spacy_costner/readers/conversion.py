@@ -1,6 +1,7 @@
 """Convert annotated corpora of any format to .spacy, JSONL or column files."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,8 +82,9 @@ def convert(
         output file is one of the input files, or a file can't be read.
     """
     check_suffix(output_path)
-    if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
-        raise ValueError(f"{output_path}: expected .spacy or .jsonl with `spans_key`, not columns")
+    for name, key in (("spans_key", spans_key), ("incorrect_spans_key", incorrect_spans_key)):
+        if key is not None and output_path.suffix not in (".spacy", ".jsonl"):
+            raise ValueError(f"{output_path}: expected .spacy or .jsonl with `{name}`, not columns")
     check_file(output_path, [input_path])
     options = ReadOptions(
         n_sents=n_sents,
@@ -100,7 +102,7 @@ def convert(
     docs = list(read_docs(spacy.blank(lang), input_path, options, info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
-    n_left_out = write_corpus(output_path, docs, spans_key)
+    n_left_out = write_corpus(output_path, docs, spans_key, incorrect_spans_key)
     if n_left_out > 0:
         message = "whitespace tokens can't be written in columns: they are left out"
         # The call itself counts one occurrence, and `more` counts the others.
@@ -143,15 +145,23 @@ def check_suffix(path: Path) -> None:
         )
 
 
-def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
+def write_corpus(
+    path: Path,
+    docs: Sequence[Doc],
+    spans_key: str | None = None,
+    incorrect_spans_key: str | None = None,
+) -> int:
     """Write docs in the format that the file's suffix specifies.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
     spans_key (str | None): The key in `doc.spans` of the spans to write to JSONL. If None, the
         spans in `doc.ents` are written.
+    incorrect_spans_key (str | None): The key in `doc.spans` of the incorrect spans to write to
+        JSONL.
     RETURNS (int): The number of omitted tokens. Whitespace tokens can't be written in columns.
-    RAISES (ValueError): If a token or label can't be written in columns.
+    RAISES (ValueError): If a token or label can't be written in columns, or an incorrect span
+        without a label can't be written to JSONL.
     """
     n_left_out = 0
 
@@ -161,7 +171,10 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
         if path.suffix == ".spacy":
             DocBin(docs=docs).to_disk(new_path)
         elif path.suffix == ".jsonl":
-            write_tasks(new_path, (doc_to_task(doc, spans_key=spans_key) for doc in docs))
+            to_task = partial(
+                doc_to_task, spans_key=spans_key, incorrect_spans_key=incorrect_spans_key
+            )
+            write_tasks(new_path, map(to_task, docs))
         else:
             n_left_out = write_columns(new_path, docs)
 

@@ -30,6 +30,9 @@ YES_NO_VIEWS = ("ner", "pos", "spans")
 MANUAL_VIEWS = ("ner_manual", "pos_manual", "relations", "spans_manual")
 """Prodigy interfaces in which all spans of a text are annotated."""
 
+BINARY_KEY = "_is_binary"
+"""The key of Prodigy's tasks for whether a task is a yes-no question."""
+
 DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
 ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 
@@ -181,10 +184,10 @@ def _is_complete(task: Task) -> bool:
 
 def _is_binary(task: Task) -> bool:
     """Check whether a task answers a yes-no question about its spans. In Prodigy's export, this is
-    stored under the key "_is_binary". In versions without this key, it is inferred from the
+    stored under `BINARY_KEY`. In versions without this key, it is inferred from the
     interface. If all spans of a task have an answer, there was a separate question about each
     span."""
-    is_binary = task.extra.get("_is_binary")
+    is_binary = task.extra.get(BINARY_KEY)
     if isinstance(is_binary, bool):
         return is_binary
     return view_of(task) in YES_NO_VIEWS or _has_answered_spans(task)
@@ -193,7 +196,7 @@ def _is_binary(task: Task) -> bool:
 def _has_answered_spans(task: Task) -> bool:
     """Check whether each span of a task has an answer and no other key reveals the question.
     Prodigy merges yes-no questions about the spans of a text into a task of this form."""
-    if isinstance(task.extra.get("_is_binary"), bool) or view_of(task) is not None:
+    if isinstance(task.extra.get(BINARY_KEY), bool) or view_of(task) is not None:
         return False
     return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())
 

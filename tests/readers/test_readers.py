@@ -1117,6 +1117,51 @@ def test_convert_to_columns_keeps_entities_that_cross_sentences(tmp_path: Path) 
     assert "cross sentences" not in result.output
 
 
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_convert_to_jsonl_keeps_incorrect_spans(spans_key: str | None, tmp_path: Path) -> None:
+    """Docs without annotation, without entities, and with an entity."""
+    texts = ["Rain in Oslo now", "Rain in Rome now", "Kim left Oslo now"]
+    kim = {"start": 0, "end": 3, "label": "PER"}
+    wrong = {"start": 8, "end": 12, "label": "PER", "answer": "reject"}
+    wrong_oslo = {**wrong, "start": 9, "end": 13}
+    tasks: list[dict[str, Any]] = [
+        {"text": texts[0], "spans": [[8, 12, "PER"]], "answer": "reject"},
+        {"text": texts[1], "spans": [wrong], "_is_binary": False},
+        {"text": texts[2], "spans": [kim, wrong_oslo]},
+    ]
+    options = ["--incorrect-spans-key", "wrong"] + ["--spans-key", spans_key] * bool(spans_key)
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    result = run("convert", path, tmp_path / "b.jsonl", *options)
+    refused = run("convert", path, tmp_path / "b.conll", "--incorrect-spans-key", "wrong")
+
+    assert result.exit_code == 0, result.output
+    info = CorpusInfo()
+    docs = read_corpus(tmp_path / "b.jsonl", info, incorrect_spans_key="wrong", spans_key=spans_key)
+    assert [doc.text for doc in docs] == texts and not info.problems
+    wrong_spans = [(span.text, span.label_) for doc in docs for span in doc.spans["wrong"]]
+    assert wrong_spans == [("Oslo", "PER"), ("Rome", "PER"), ("Oslo", "PER")]
+    if spans_key is None:
+        assert [iob_letters(doc) for doc in docs] == ["----", "OO-O", "BO-O"]
+    else:
+        n_missing = [int(is_missing(doc, spans_key).sum()) for doc in docs]
+        assert n_missing == [4, 1, 1]
+    assert refused.exit_code == 1 and ".jsonl with --incorrect-spans-key" in refused.output
+
+
+def test_convert_refuses_incorrect_spans_that_jsonl_cannot_have(tmp_path: Path) -> None:
+    doc = Doc(WRITER.vocab, words=["Kim", "left"])
+    doc.spans["wrong"] = [doc[:1]]
+    DocBin(docs=[doc]).to_disk(tmp_path / "a.spacy")
+    options = ["--incorrect-spans-key", "wrong"]
+
+    result = run("convert", tmp_path / "a.spacy", tmp_path / "b.jsonl", *options)
+
+    assert result.exit_code == 1
+    assert "doc.spans['wrong']: expected spans with a label, got 'Kim'" in result.output
+    assert not (tmp_path / "b.jsonl").exists()
+
+
 # Datasets of Hugging Face
 
 
