@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy
+from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Span
 from thinc.types import Array1d
 
@@ -134,15 +135,17 @@ def join(docs: list[Doc], spans_key: str | None = None) -> Doc:
         missing = numpy.concatenate([is_missing(doc, spans_key) for doc in docs])
         joined.spans[missing_key(spans_key)] = missing_spans(joined, missing)
 
+    # Set all sentence starts at once, because spaCy doesn't allow setting those of single tokens if
+    # the docs are parsed.
+    sent_starts = joined.to_array(SENT_START).view("int64")  # may be -1
     first_token = 0  # the index in the joined doc at which `doc` begins
     for doc in docs:
-        tokens = joined[first_token : first_token + len(doc)]
         if not doc.has_annotation("SENT_START"):
-            for token in tokens:
-                token.is_sent_start = False
-        if len(tokens):
-            tokens[0].is_sent_start = True
+            sent_starts[first_token : first_token + len(doc)] = -1  # no start
+        if len(doc):
+            sent_starts[first_token] = 1
         first_token += len(doc)
+    joined.from_array([SENT_START], sent_starts.view("uint64"))
     return joined
 
 

@@ -1288,6 +1288,21 @@ def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
     assert alone.text.strip() == "e"
 
 
+def test_parsed_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
+    docs = []
+    for words in (["Ana", "left", "."], ["Oslo", "is", "far"]):
+        doc = Doc(READER.vocab, words=words, heads=[1, 1, 1], deps=["nsubj", "ROOT", "dep"])
+        doc.user_data[extension_key("article")] = 1
+        docs.append(doc)
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    (joined,) = read_corpus(tmp_path / "a.spacy", doc_id="article")
+
+    assert sentences(joined) == ["Ana left .", "Oslo is far"]
+    assert [token.head.text for token in joined] == ["left"] * 3 + ["is"] * 3
+    assert [token.dep_ for token in joined[:3]] == ["nsubj", "ROOT", "dep"]
+
+
 def test_a_text_of_a_document_without_annotation_is_missing_spans(tmp_path: Path) -> None:
     """The texts that aren't annotated are first, second and last of their documents."""
     annotated = {"text": "Ana left.", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
