@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy
-from spacy.attrs import SENT_START
+from spacy.attrs import ENT_IOB, SENT_START
 from spacy.tokens import Doc, Span, Token
 from thinc.types import Array1d, Ints1d
 
-from ..annotation.iob import BEGIN, MISSING
+from ..annotation.iob import BEGIN, INSIDE, MISSING
 from .context import Context, CorpusInfo, ReadOptions
 from .files import FilePlace, read_text, shown
 from .layout import InferredTags, Table, check_inferred, find_columns, is_tag, tags_of_key
@@ -336,8 +336,8 @@ def _remove_comments(
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two tab-separated columns. The first column contains the tokens, and the second
     contains their tags in the IOB2 scheme, or "-" if annotation is missing. If any doc contains
-    several sentences, each doc begins with a -DOCSTART- line. Whitespace tokens are omitted because
-    columns can't contain them.
+    several sentences, each doc begins with a -DOCSTART- line. Columns can't contain whitespace
+    tokens, which are omitted, or entities that cross sentences, whose sentences are joined.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
@@ -352,7 +352,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
         if has_documents:
             blocks.append(f"{DOCSTART}\tO\n\n")
             if doc.has_annotation("SENT_START"):
-                sents = doc.sents
+                sents = _sentences_with_entities(doc)
         for sent in sents:
             lines = list(_to_lines(sent))
             n_left_out += len(sent) - len(lines)
@@ -371,6 +371,30 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
 def _has_several_sentences(doc: Doc) -> bool:
     """Check whether any token after the first one begins a sentence."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
+
+
+def count_starts_in_entities(doc: Doc) -> int:
+    """Count the sentence starts inside entities, which `write_columns` can't write."""
+    return int(_starts_in_entities(doc).sum())
+
+
+def _starts_in_entities(doc: Doc) -> Array1d:
+    """Return a mask of the tokens that begin a sentence inside an entity. Shape: (T,)"""
+    is_sent_start = doc.to_array(SENT_START) == 1
+    is_inside = doc.to_array(ENT_IOB) == INSIDE
+    return is_sent_start & is_inside
+
+
+def _sentences_with_entities(doc: Doc) -> Iterator[Span]:
+    """Yield the sentences of a doc. Sentences that share an entity are joined, because an entity
+    ends with its sentence when columns are read."""
+    is_start_in_entity = _starts_in_entities(doc)
+    start = 0
+    for sent in doc.sents:
+        is_last = sent.end == len(doc)
+        if is_last or not is_start_in_entity[sent.end]:
+            yield doc[start : sent.end]
+            start = sent.end
 
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from thinc.types import Array1d
 
 from ..annotation.iob import MISSING
 from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
-from .context import CorpusInfo, Places
+from .context import CorpusInfo, Places, SpanScores
 from .files import FilePlace, shown
 from .token_spans import token_offsets
 
@@ -114,7 +114,14 @@ def report_conflicts(
 
 
 def merge_texts(
-    docs: Iterable[Doc], conflicts: str, spans_key: str | None, places: Places, info: CorpusInfo
+    docs: Iterable[Doc],
+    conflicts: str,
+    spans_key: str | None,
+    places: Places,
+    info: CorpusInfo,
+    *,
+    incorrect_spans_key: str | None = None,
+    scores: SpanScores | None = None,
 ) -> Iterator[Doc]:
     """Merge all docs with the same text. Docs without annotation are yielded unchanged.
 
@@ -123,6 +130,11 @@ def merge_texts(
     spans_key (str | None): The key of the annotation in `doc.spans`. If None, `doc.ents` is used.
     places (Places): The locations of the docs.
     info (CorpusInfo): Collects repeated texts and conflicts as problems.
+    incorrect_spans_key (str | None): The key of incorrect spans in `doc.spans`. With "agree" and
+        "majority", a merged doc has those of all its docs, except for entities that are kept.
+    scores (SpanScores | None): The scores of the docs' spans. With "agree" and "majority", the
+        score of an entity is the mean of its scores in the docs that contain it. Entities without a
+        score count as 1.
     YIELDS (Doc): The merged docs, in the order in which their texts first occur.
     """
     groups: list[list[AnnotatedDoc]] = []  # docs with the same text form a group
@@ -147,6 +159,10 @@ def merge_texts(
             continue
         if len(group) > 1 and conflicts != "first":
             _vote(group, spans_key, is_unanimous=conflicts == "agree")
+            if incorrect_spans_key is not None:
+                _merge_incorrect_spans(group, spans_key, incorrect_spans_key)
+            if scores is not None:
+                scores[first_doc] = _mean_scores(group, spans_key, scores)
         yield first_doc
 
 
@@ -177,11 +193,9 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
     """
     if spans_key is None:
         is_missing_token = doc.to_array(ENT_IOB) == MISSING
-        spans: Iterable[Span] = doc.ents
     else:
         is_missing_token = is_missing(doc, spans_key)
-        spans = doc.spans.get(spans_key, ())
-    keys = frozenset((span.start_char, span.end_char, span.label_) for span in spans)
+    keys = frozenset(map(_span_of_text, _annotated_spans(doc, spans_key)))
     if not is_missing_token.any():
         return TextAnnotation(keys, missing=())
     if is_missing_token.all() and not keys:
@@ -192,6 +206,16 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
     edges = numpy.flatnonzero(numpy.diff(is_missing_token, prepend=False, append=False))
     missing = zip(starts[edges[::2]].tolist(), ends[edges[1::2] - 1].tolist())
     return TextAnnotation(keys, tuple(missing))
+
+
+def _annotated_spans(doc: Doc, spans_key: str | None) -> Iterable[Span]:
+    """Return the entities of a doc or, if `spans_key` is set, the spans under this key."""
+    return doc.ents if spans_key is None else doc.spans.get(spans_key, ())
+
+
+def _span_of_text(span: Span) -> SpanOfText:
+    """Return the offsets in characters and the label of a span."""
+    return span.start_char, span.end_char, span.label_
 
 
 def _difference(
@@ -251,8 +275,8 @@ def _replace_entities(
     contains it. `is_missing_char` is True for characters with missing annotation. Shape: (C,)"""
     original: dict[SpanOfText, Span] = {}  # the span in the first doc that contains it
     for doc, _ in group:
-        for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
-            original.setdefault((span.start_char, span.end_char, span.label_), span)
+        for annotated_span in _annotated_spans(doc, spans_key):
+            original.setdefault(_span_of_text(annotated_span), annotated_span)
     spans: list[Span] = []
     for key in sorted(kept):
         start, end, label = key
@@ -273,3 +297,44 @@ def _replace_entities(
         return
     base.spans.pop(missing_key(spans_key), None)
     annotate_spans(base, spans_key, spans, missing_spans(base, is_missing_token))
+
+
+def _merge_incorrect_spans(
+    group: Sequence[AnnotatedDoc], spans_key: str | None, incorrect_spans_key: str
+) -> None:
+    """Write the incorrect spans of all docs with the same text to the first one, whose entities
+    have been merged. Spans that are among these entities, or don't match the token boundaries of
+    the first doc, are omitted."""
+    base = group[0].doc
+    incorrect: set[SpanOfText] = set()
+    for doc, _ in group:
+        incorrect.update(map(_span_of_text, doc.spans.get(incorrect_spans_key, ())))
+    incorrect.difference_update(map(_span_of_text, _annotated_spans(base, spans_key)))
+    spans: list[Span] = []
+    for start, end, label in sorted(incorrect):
+        span = base.char_span(start, end, label=label)
+        if span is not None:
+            spans.append(span)
+    if spans or incorrect_spans_key in base.spans:
+        base.spans[incorrect_spans_key] = spans
+
+
+def _mean_scores(
+    group: Sequence[AnnotatedDoc], spans_key: str | None, scores: SpanScores
+) -> dict[tuple[int, int, str], float]:
+    """Compute the mean score of each entity of the first doc, whose entities have been merged, over
+    all docs that contain the entity. The keys are those of `SpanScores`."""
+    scores_of_span: dict[SpanOfText, list[float]] = {}
+    for doc, annotation in group:
+        score_of_span = dict.fromkeys(annotation.spans, 1.0)
+        for (start, end, label), score in scores.get(doc, {}).items():
+            tokens = doc[start:end]
+            score_of_span[tokens.start_char, tokens.end_char, label] = score
+        for key, score in score_of_span.items():
+            scores_of_span.setdefault(key, []).append(score)
+
+    means: dict[tuple[int, int, str], float] = {}
+    for span in _annotated_spans(group[0].doc, spans_key):
+        scores_of_docs = scores_of_span[_span_of_text(span)]
+        means[span.start, span.end, span.label_] = sum(scores_of_docs) / len(scores_of_docs)
+    return means

@@ -1,6 +1,7 @@
 """Convert annotated corpora of any format to .spacy, JSONL or column files."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +23,15 @@ from . import (
     write_columns,
     write_tasks,
 )
+from .columns import count_starts_in_entities
 from .context import SpanScores
 from .documents import metadata_of
 from .task_docs import SCORE_KEY
 
 SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 """The suffixes of output files. The last three are column files."""
+
+JOINED_SENTENCES = "entities in columns can't cross sentences: their sentences are joined"
 
 
 class Converted(NamedTuple):
@@ -84,8 +88,9 @@ def convert(
         output file is one of the input files, or a file can't be read.
     """
     check_suffix(output_path)
-    if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
-        raise ValueError(f"{output_path}: expected .spacy or .jsonl with `spans_key`, not columns")
+    for name, key in (("spans_key", spans_key), ("incorrect_spans_key", incorrect_spans_key)):
+        if key is not None and output_path.suffix not in (".spacy", ".jsonl"):
+            raise ValueError(f"{output_path}: expected .spacy or .jsonl with `{name}`, not columns")
     check_file(output_path, [input_path])
     options = ReadOptions(
         n_sents=n_sents,
@@ -103,11 +108,15 @@ def convert(
     docs = list(read_docs(spacy.blank(lang), input_path, options, info))
     if not docs:
         raise ValueError(f"{input_path}: expected annotated docs, got none")
-    n_left_out = write_corpus(output_path, docs, spans_key)
+    n_left_out = write_corpus(output_path, docs, spans_key, incorrect_spans_key=incorrect_spans_key)
     if n_left_out > 0:
         message = "whitespace tokens can't be written in columns: they are left out"
         # The call itself counts one occurrence, and `more` counts the others.
         info.add_problem(message, place=None, more=n_left_out - 1)
+    if output_path.suffix not in (".spacy", ".jsonl"):
+        n_joined = sum(map(count_starts_in_entities, docs))
+        if n_joined > 0:
+            info.add_problem(JOINED_SENTENCES, place=None, more=n_joined - 1)
 
     return count_tokens(docs, spans_key, info.summary())
 
@@ -147,6 +156,7 @@ def write_corpus(
     docs: Sequence[Doc],
     spans_key: str | None = None,
     scores: SpanScores | None = None,
+    incorrect_spans_key: str | None = None,
 ) -> int:
     """Write docs in the format that the file's suffix specifies. Their metadata is written to
     .spacy and JSONL: see `metadata_of`.
@@ -156,8 +166,11 @@ def write_corpus(
     spans_key (str | None): The key in `doc.spans` of the spans to write to JSONL. If None, the
         spans in `doc.ents` are written.
     scores (SpanScores | None): The scores of spans, which are written to JSONL.
+    incorrect_spans_key (str | None): The key in `doc.spans` of the incorrect spans to write to
+        JSONL.
     RETURNS (int): The number of omitted tokens. Whitespace tokens can't be written in columns.
-    RAISES (ValueError): If a token or label can't be written in columns.
+    RAISES (ValueError): If a token or label can't be written in columns, or an incorrect span
+        without a label can't be written to JSONL.
     """
     n_left_out = 0
 
@@ -167,7 +180,10 @@ def write_corpus(
         if path.suffix == ".spacy":
             _docbin_with_metadata(docs).to_disk(new_path)
         elif path.suffix == ".jsonl":
-            tasks = (doc_to_task(doc, _json_metadata(doc), spans_key=spans_key) for doc in docs)
+            to_task = partial(
+                doc_to_task, spans_key=spans_key, incorrect_spans_key=incorrect_spans_key
+            )
+            tasks = (to_task(doc, _json_metadata(doc)) for doc in docs)
             if scores is not None:
                 tasks = (_with_scores(task, doc, scores) for task, doc in zip(tasks, docs))
             write_tasks(new_path, tasks)

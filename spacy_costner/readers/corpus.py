@@ -93,7 +93,15 @@ def read_docs(
     if options.conflicts is None:
         docs = report_conflicts(docs, spans_key, places, corpus_info)
     else:
-        docs = merge_texts(docs, options.conflicts, spans_key, places, corpus_info)
+        docs = merge_texts(
+            docs,
+            options.conflicts,
+            spans_key,
+            places,
+            corpus_info,
+            incorrect_spans_key=options.incorrect_spans_key,
+            scores=scores,
+        )
     for doc in docs:
         corpus_info.add_doc(doc, spans_key)
         yield doc

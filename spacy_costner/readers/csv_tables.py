@@ -249,7 +249,8 @@ def _infer_columns(rows: Sequence[Row], context: Context) -> TableColumns:
 
 def _read_tokens(rows: Sequence[Row], columns: TableColumns, context: Context) -> Iterator[Doc]:
     """Read tokens and tags. A new sentence begins after an empty row, and at each new non-empty
-    value in the sentence column."""
+    value in the sentence column. Raises an error if a field contains a line break: in a file
+    without quoted fields, all rows between two quotes are read as one field."""
     words: list[str] = []
     tags: list[str] = []
     places: list[FilePlace] = []
@@ -260,6 +261,10 @@ def _read_tokens(rows: Sequence[Row], columns: TableColumns, context: Context) -
         if not any(fields):
             begins = True
             continue
+        for field in fields:
+            if LINE_END.search(field):
+                expected = 'expected fields without line breaks, and a quote written as """"'
+                raise place.refuse(f"{expected}, got {shown(field)}")
         if columns.sentence is not None and fields[columns.sentence] not in ("", sentence):
             sentence = fields[columns.sentence]
             begins = True

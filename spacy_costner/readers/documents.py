@@ -1,7 +1,8 @@
-"""Store metadata in `doc.user_data`, and join the sentences of a document.
+"""Store metadata in `doc.user_data`, and join or split the sentences of a document.
 
 In many corpora, each sentence is a separate doc with the ID of its document. `join_documents` joins
-docs with the same ID. A *record* is the JSON object or dataset row that a doc is created from.
+docs with the same ID. `split_into_sentences` splits docs that are too long for training. A *record*
+is the JSON object or dataset row that a doc is created from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +10,14 @@ from itertools import groupby
 from typing import Any
 
 import numpy
-from spacy.tokens import Doc
+from spacy.attrs import SENT_START
+from spacy.tokens import Doc, Span
+from thinc.types import Array1d
 
-from ..annotation.spans import is_missing, missing_key, missing_spans
+from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
+from ..annotation.user_data import SOFT_TARGETS_KEY, values_of_part
 from .context import Context
-from .files import SURROGATE, FilePlace
+from .files import SURROGATE, FilePlace, shown
 
 MAX_VALUE_LENGTH = 100
 """The maximum length, in characters, of metadata values that docs can be grouped by."""
@@ -37,13 +41,24 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
     """
     # If a key is in both, the record's value overrides the value in "meta".
     for metadata in (record.get("meta"), record):
-        if not isinstance(metadata, Mapping):
-            continue
-        if id_key and isinstance(metadata.get(id_key), (str, int)):
-            # spaCy stores the value of an extension attribute under this key.
-            doc.user_data[extension_key(id_key)] = metadata[id_key]
-        doc.user_data |= short_values(metadata)
+        if isinstance(metadata, Mapping):
+            doc.user_data |= short_values(metadata)
+    doc_id = document_id(record, id_key)
+    if id_key and doc_id is not None:
+        # spaCy stores the value of an extension attribute under this key.
+        doc.user_data[extension_key(id_key)] = doc_id
     return doc
+
+
+def document_id(record: Mapping[Any, Any], id_key: str | None) -> str | int | None:
+    """Return the document's ID, which is in a record or its "meta" object, or None if it is missing
+    or `id_key` is None."""
+    for metadata in (record, record.get("meta")):
+        if id_key and isinstance(metadata, Mapping):
+            doc_id = metadata.get(id_key)
+            if isinstance(doc_id, (str, int)):
+                return doc_id
+    return None
 
 
 def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
@@ -134,13 +149,59 @@ def join(docs: list[Doc], spans_key: str | None = None) -> Doc:
         missing = numpy.concatenate([is_missing(doc, spans_key) for doc in docs])
         joined.spans[missing_key(spans_key)] = missing_spans(joined, missing)
 
+    # Set all sentence starts at once, because spaCy doesn't allow setting those of single tokens if
+    # the docs are parsed.
+    sent_starts = joined.to_array(SENT_START).view("int64")  # may be -1
     first_token = 0  # the index in the joined doc at which `doc` begins
     for doc in docs:
-        tokens = joined[first_token : first_token + len(doc)]
         if not doc.has_annotation("SENT_START"):
-            for token in tokens:
-                token.is_sent_start = False
-        if len(tokens):
-            tokens[0].is_sent_start = True
+            sent_starts[first_token : first_token + len(doc)] = -1  # no start
+        if len(doc):
+            sent_starts[first_token] = 1
         first_token += len(doc)
+    joined.from_array([SENT_START], sent_starts.view("uint64"))
     return joined
+
+
+def split_into_sentences(doc: Doc) -> Iterator[Doc]:
+    """Split an annotated doc into one doc per sentence. In contrast to `Span.as_doc`, this keeps
+    span groups (without their `attrs`), `user_data` and `has_unknown_spaces`. The tokens of
+    entities and spans that cross sentences are missing annotation.
+
+    doc (Doc): The doc, with sentence starts.
+    YIELDS (Doc): The sentences.
+    RAISES (ValueError): If the doc has soft targets, which describe the paths of the whole doc.
+    """
+    if SOFT_TARGETS_KEY in doc.user_data:
+        expected = "expected docs without soft targets, which can't be split into sentences"
+        raise ValueError(f"max_length, gold_preproc: {expected}, got {shown(doc.text)}")
+    # Spans that mark missing annotation are clipped to the sentences. All others are kept whole.
+    missing_keys = {missing_key(key) for key in doc.spans}
+    groups = {key: list(group) for key, group in doc.spans.items() if key not in missing_keys}
+    is_missing_token = {key: is_missing(doc, key) for key in groups}
+    for sent in doc.sents:
+        sent_doc = sent.as_doc()
+        sent_doc.has_unknown_spaces = doc.has_unknown_spaces
+        sent_doc.user_data = values_of_part(doc.user_data, sent.start_char, sent.end_char)
+        for key, spans in groups.items():
+            is_missing_here = is_missing_token[key][sent.start : sent.end].copy()
+            _copy_spans(sent, sent_doc, key, spans, is_missing_here)
+        yield sent_doc
+
+
+def _copy_spans(
+    sent: Span, sent_doc: Doc, key: str, spans: Iterable[Span], is_missing_token: Array1d
+) -> None:
+    """Copy the spans of a sentence to the doc that was created from it. `is_missing_token` is True
+    for tokens of the sentence that are missing annotation under the key. It is modified in place.
+    Shape: (T,)"""
+    spans_of_sentence: list[Span] = []
+    for span in spans:
+        start = span.start - sent.start
+        end = span.end - sent.start
+        if start >= 0 and end <= len(sent):
+            ids = {"kb_id": span.kb_id, "span_id": span.id}
+            spans_of_sentence.append(Span(sent_doc, start, end, label=span.label, **ids))
+        elif end > 0 and start < len(sent):  # the span crosses a border of the sentence
+            is_missing_token[max(start, 0) : end] = True
+    annotate_spans(sent_doc, key, spans_of_sentence, missing_spans(sent_doc, is_missing_token))

@@ -17,9 +17,10 @@ from spacy.tokens import Doc
 from spacy.training import Corpus, Example
 
 from ..annotation.sentence_starts import WITHOUT_SENTENCES
+from ..annotation.user_data import values_of_doc
 from .context import CorpusInfo, Predicted, ReadOptions
 from .corpus import read_docs
-from .documents import with_metadata
+from .documents import split_into_sentences, with_metadata
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_sentences, copy_without_annotation
 
@@ -92,7 +93,6 @@ class AnyCorpus(Corpus):
         """
         docs = self._read_docs(nlp)
 
-        # spaCy's methods call `_make_example` for each doc, or for each sentence.
         if self.gold_preproc:
             examples = self.make_examples_gold_preproc(nlp, docs)
         else:
@@ -118,16 +118,51 @@ class AnyCorpus(Corpus):
         docs_of_files = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         return islice(docs_of_files, self.limit) if self.limit >= 1 else docs_of_files
 
+    def make_examples(self, nlp: Language, reference_docs: Iterable[Doc]) -> Iterator[Example]:
+        """Create an example from each doc. Docs that are too long are split into sentences.
+        Overrides spaCy's method, which loses span groups and the `user_data` of these docs, and
+        tokenizes their words again."""
+        for reference in reference_docs:
+            if self._is_short(reference):
+                yield self._make_example(nlp, reference, False)
+            elif reference.has_annotation("SENT_START"):
+                for sentence in split_into_sentences(reference):
+                    if self._is_short(sentence):
+                        yield self._make_example(nlp, sentence, False)
+
+    def _is_short(self, doc: Doc) -> bool:
+        """Check whether a doc has fewer tokens than `max_length`. If it is 0, there is no limit."""
+        return self.max_length == 0 or len(doc) < self.max_length
+
+    def make_examples_gold_preproc(
+        self, nlp: Language, reference_docs: Iterable[Doc]
+    ) -> Iterator[Example]:
+        """Create an example from each sentence, with the tokens of the annotation: see
+        `make_examples`."""
+        for reference in reference_docs:
+            sentences: Iterable[Doc] = [reference]
+            if reference.has_annotation("SENT_START"):
+                sentences = split_into_sentences(reference)
+            for sentence in sentences:
+                yield self._make_example(nlp, sentence, True)
+
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore the tokens and sentence starts of an augmented example, in place. For the
-        predicted doc, spaCy's augmenters tokenize the text of the example `eg` again. They also
-        drop the sentence starts of both docs."""
+        """Restore the tokens, sentence starts and `user_data` of an augmented example, in place.
+        For the predicted doc, spaCy's augmenters tokenize the text of the example `eg` again. They
+        also drop the sentence starts and the `user_data` of both docs."""
         if eg.reference.has_unknown_spaces:
             # The file only contains tokens, so there is no text to tokenize.
             augmented.predicted = copy_without_annotation(augmented.reference)
-        # Sentence starts can only be copied if the augmenter hasn't moved any characters.
+            augmented.reference.has_unknown_spaces = True
+        # Sentence starts, and values in `user_data` that belong to tokens, can only be copied if
+        # the augmenter hasn't moved any characters or tokens.
+        user_data = values_of_doc(eg.reference.user_data)
         if len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.reference)
+            if len(augmented.reference) == len(eg.reference):
+                user_data = eg.reference.user_data
+        augmented.reference.user_data = {**user_data, **augmented.reference.user_data}
+        with_metadata(augmented.predicted, augmented.reference.user_data)
         self._add_sentences(augmented.reference, augmented.predicted)
 
     def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
@@ -251,7 +286,7 @@ def make_reader(
         text_key, doc_id, conflicts, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): The corpus reader.
     RAISES (ValueError): If the path is None, a number is out of range, or an option has an invalid
-        value.
+        value. The reader raises one if a doc with soft targets would be split into sentences.
     """
     if path is None:
         raise ValueError(Errors.E913)

@@ -17,12 +17,13 @@ from thinc.types import Array1d
 from ..annotation.iob import MISSING
 from ..annotation.spans import annotate_spans, missing_spans
 from ..annotation.spans import is_missing as missing_tokens
-from .context import Context
+from .conflicts import merge_texts
+from .context import Context, Places
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
 from .offsets import Range
 from .sentences import copy_without_annotation
-from .task_merging import MANUAL_VIEWS, answer_to, merge_tasks, view_of
+from .task_merging import BINARY_KEY, MANUAL_VIEWS, answer_to, merge_tasks, view_of
 from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken
 from .token_spans import TokenSpan, align_spans, token_offsets, touched_tokens, without_overlap
 
@@ -55,7 +56,30 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         invalid.
     """
     options = context.options
-    for place, task in merge_tasks(tasks, context.info):
+    for annotations in merge_tasks(tasks, context.info, options):
+        docs = list(_annotations_to_docs(annotations, context))
+        if options.conflicts is not None and options.doc_id is not None:
+            # `read_docs` merges docs after their sentences have been joined, so the annotations of
+            # a sentence are merged here.
+            places = Places() if context.places is None else context.places
+            yield from merge_texts(
+                docs,
+                options.conflicts,
+                options.spans_key,
+                places,
+                context.info,
+                incorrect_spans_key=options.incorrect_spans_key,
+            )
+        else:
+            yield from docs
+
+
+def _annotations_to_docs(
+    annotations: Iterable[tuple[FilePlace, Task]], context: Context
+) -> Iterator[Doc]:
+    """Create docs from tasks with their locations: see `tasks_to_docs`."""
+    options = context.options
+    for place, task in annotations:
         if not task.text:
             context.info.add_problem(EMPTY, place)
             continue
@@ -288,7 +312,13 @@ def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
     return span_id
 
 
-def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | None = None) -> Task:
+def doc_to_task(
+    doc: Doc,
+    extra: Mapping[str, Any] = {},
+    *,
+    spans_key: str | None = None,
+    incorrect_spans_key: str | None = None,
+) -> Task:
     """Create a task from a doc, for export to an annotation tool. The task contains the doc's
     tokens, sentence starts, entities and missing annotation.
 
@@ -296,7 +326,11 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
     extra (Mapping[str, Any]): Other keys and values of the task.
     spans_key (str | None): If set, the spans under this key in `doc.spans` are exported instead of
         the entities.
-    RETURNS (Task): The task. `task_to_doc` converts it back to a doc.
+    incorrect_spans_key (str | None): If set, the spans under this key in `doc.spans` are exported
+        as rejected spans.
+    RETURNS (Task): The task. `task_to_doc` converts it back to a doc, in which the tokens of
+        rejected spans are missing annotation, except for tokens of entities.
+    RAISES (ValueError): If an incorrect span has no label.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())
@@ -320,6 +354,11 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
         if ent.ent_id_:
             ids[ID_KEY] = ent.ent_id_
         spans.append(TaskSpan(ent.start_char, ent.end_char, ent.label_, ids))
+    incorrect_spans = _incorrect_task_spans(doc, incorrect_spans_key)
+    if incorrect_spans and not spans:
+        # If all spans have an answer, the rest of the text would be missing annotation.
+        extra = {**extra, BINARY_KEY: False}
+    spans += incorrect_spans
 
     task = Task(
         doc.text,
@@ -331,6 +370,17 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
     if is_missing.all() and not spans:  # the doc isn't annotated
         return task
     return task._replace(spans=spans, missing=_missing_ranges(tokens, is_missing))
+
+
+def _incorrect_task_spans(doc: Doc, key: str | None) -> list[TaskSpan]:
+    """Create rejected spans from the spans under a key in `doc.spans`."""
+    rejected_spans: list[TaskSpan] = []
+    for span in doc.spans.get(key, ()) if key is not None else ():
+        if not span.label_:
+            raise ValueError(f"doc.spans[{key!r}]: expected spans with a label, got {span.text!r}")
+        answer = {"answer": "reject"}
+        rejected_spans.append(TaskSpan(span.start_char, span.end_char, span.label_, answer))
+    return rejected_spans
 
 
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .conflicts import REPEATED
-from .context import CorpusInfo
+from .context import CorpusInfo, ReadOptions
+from .documents import document_id
 from .files import FilePlace, shown
 from .offsets import Range
 from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
@@ -16,14 +17,21 @@ from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 SpanKey = tuple[int, int, str, str]
 """The start, end, label and answer of a span. Spans with the same key are considered equal."""
 
-GroupKey = tuple[int, str, str, frozenset[SpanKey]]
-"""The text key, the text, the answer and the rejected spans of annotations that are merged."""
+TextId = tuple[int, str, str | int | None]
+"""The text key, the text, and the ID of its document. With the option `doc_id`, the same sentence
+in another document is another text."""
+
+GroupKey = tuple[TextId, str, frozenset[SpanKey]]
+"""The text, the answer and the rejected spans of annotations that are merged."""
 
 YES_NO_VIEWS = ("ner", "pos", "spans")
 """Prodigy interfaces that display spans and ask whether they are correct."""
 
 MANUAL_VIEWS = ("ner_manual", "pos_manual", "relations", "spans_manual")
 """Prodigy interfaces in which all spans of a text are annotated."""
+
+BINARY_KEY = "_is_binary"
+"""The key of Prodigy's tasks for whether a task is a yes-no question."""
 
 DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
 ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
@@ -36,43 +44,53 @@ def answer_to(annotated: Task | TaskSpan) -> str:
 
 
 def merge_tasks(
-    tasks: Iterable[AnnotatedTask], info: CorpusInfo
-) -> Iterator[tuple[FilePlace, Task]]:
+    tasks: Iterable[AnnotatedTask], info: CorpusInfo, options: ReadOptions
+) -> Iterator[list[tuple[FilePlace, Task]]]:
     """Merge all annotations of the same text into one task, so that no docs contradict each other.
     Tasks that reject different spans of a text aren't merged, because these spans may overlap. A
     *text key* is a number that all annotations of a text share.
 
+    If the option `conflicts` is set, complete annotations of a text aren't merged here, because
+    `conflicts.merge_texts` merges their docs as this option specifies.
+
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     info (CorpusInfo): Collects problems.
-    YIELDS (tuple[FilePlace, Task]): Tasks with their locations. Tasks without a text key come
-        first, followed by merged tasks, each with the location of its first annotation.
+    options (ReadOptions): The options, with `conflicts` and `doc_id`.
+    YIELDS (list[tuple[FilePlace, Task]]): The tasks of a text with their locations: one task, or
+        several complete annotations. Texts without a text key come first. A merged task has the
+        location of its first annotation.
     """
     groups: dict[GroupKey, list[tuple[FilePlace, Task]]] = {}
-    reviewed_texts: set[tuple[int, str]] = set()  # with their text keys
+    reviewed_texts: set[TextId] = set()
     for place, text_key, task in tasks:
         if _has_answered_spans(task):
             info.add_problem(ONE_BY_ONE, place, shown(task.text))
         task = _make_explicit(task)
         if text_key is None:  # the text has no other annotations
-            yield place, task
+            yield [(place, task)]
         else:
             # Rejected annotations aren't merged with accepted ones.
             answer = answer_to(task)
             rejected_spans: frozenset[SpanKey] = frozenset()
             if answer == "reject":
                 rejected_spans = frozenset(_span_keys(task))
-            group_key = (text_key, task.text, answer, rejected_spans)
+            text_id = (text_key, task.text, document_id(task.extra, options.doc_id))
+            group_key = (text_id, answer, rejected_spans)
             groups.setdefault(group_key, []).append((place, task))
             if _is_review(task):
-                reviewed_texts.add((text_key, task.text))
+                reviewed_texts.add(text_id)
 
-    for (text_key, text, _, _), group in groups.items():
+    for (text_id, answer, _), group in groups.items():
         # If someone has reviewed the annotations of others, only the review is used. It may reject
         # what others accepted.
-        if (text_key, text) in reviewed_texts:
+        if text_id in reviewed_texts:
             group = [(place, task) for place, task in group if _is_review(task)]
             if not group:
                 continue
+        complete = [(place, task) for place, task in group if _is_complete(task)]
+        if options.conflicts is not None and answer == "accept" and len(complete) > 1:
+            yield complete
+            continue
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
@@ -82,7 +100,7 @@ def merge_tasks(
             is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
             info.add_problem(message, place, shown(merged_task.text))
-        yield place, merged_task
+        yield [(place, merged_task)]
 
 
 def _make_explicit(task: Task) -> Task:
@@ -133,7 +151,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
     for task in annotations:
         if _is_binary(task):
             binary_tasks.append(task)
-        elif task.spans is not None:
+        elif _is_complete(task):
             complete_tasks.append(task)
     counted_tasks = complete_tasks or binary_tasks
     if not counted_tasks:  # the text isn't annotated
@@ -159,12 +177,17 @@ def _merge_annotations(annotations: list[Task]) -> Task:
     return counted_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
 
 
+def _is_complete(task: Task) -> bool:
+    """Check whether all entities of a task's text were annotated."""
+    return task.spans is not None and not _is_binary(task)
+
+
 def _is_binary(task: Task) -> bool:
     """Check whether a task answers a yes-no question about its spans. In Prodigy's export, this is
-    stored under the key "_is_binary". In versions without this key, it is inferred from the
+    stored under `BINARY_KEY`. In versions without this key, it is inferred from the
     interface. If all spans of a task have an answer, there was a separate question about each
     span."""
-    is_binary = task.extra.get("_is_binary")
+    is_binary = task.extra.get(BINARY_KEY)
     if isinstance(is_binary, bool):
         return is_binary
     return view_of(task) in YES_NO_VIEWS or _has_answered_spans(task)
@@ -173,7 +196,7 @@ def _is_binary(task: Task) -> bool:
 def _has_answered_spans(task: Task) -> bool:
     """Check whether each span of a task has an answer and no other key reveals the question.
     Prodigy merges yes-no questions about the spans of a text into a task of this form."""
-    if isinstance(task.extra.get("_is_binary"), bool) or view_of(task) is not None:
+    if isinstance(task.extra.get(BINARY_KEY), bool) or view_of(task) is not None:
         return False
     return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())
 

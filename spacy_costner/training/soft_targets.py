@@ -29,11 +29,9 @@ from thinc.types import Array1d, Array2d, ArrayXd, Floats1d, Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
+from ..annotation.user_data import SOFT_TARGETS_KEY
 from ..tags import Tags
 from ..types import Constraints, LossResult, Potentials, map_scores, zero_scores
-
-SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
-"""The key of the soft targets in `doc.user_data` of the reference doc."""
 
 LEAST = 1e-6
 """Expected counts below this number are saved as 0."""

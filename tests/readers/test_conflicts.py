@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin, Span
 
 from spacy_costner.readers import CorpusInfo, ReadOptions, make_reader, read_docs
 from spacy_costner.readers.conflicts import merge_texts
-from spacy_costner.readers.context import Places
+from spacy_costner.readers.context import Places, SpanScores
 
 from ..support.commands import run
 
@@ -145,6 +145,138 @@ def test_docs_are_found_by_line_row_and_number(tmp_path: Path) -> None:
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="conflicts: expected one of first, last, agree, majority"):
         ReadOptions(conflicts="newest")
+
+
+ANNOTATIONS = ([KIM, NEW_YORK], [KIM, NEW_YORK], [NEW_YORK])
+PRODIGY = {"text": TEXT, "_input_hash": 5, "_view_id": "ner_manual", "answer": "accept"}
+
+
+def as_objects(spans: list[tuple[int, int, str]]) -> list[dict[str, Any]]:
+    """Spans as JSON objects that Prodigy's and Label Studio's files may contain."""
+    return [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]
+
+
+def label_studio_json() -> str:
+    annotations = []
+    for spans in ANNOTATIONS:
+        annotations.append({"result": [{"value": value} for value in as_objects(spans)]})
+    return json.dumps([{"data": {"text": TEXT}, "annotations": annotations}])
+
+
+def label_studio_csv() -> str:
+    rows = ["text,id,label"]
+    for spans in ANNOTATIONS:
+        quoted = json.dumps(as_objects(spans)).replace('"', '""')
+        rows.append(f'{TEXT},7,"{quoted}"')
+    return "\n".join(rows)
+
+
+def prodigy(**values: Any) -> str:
+    """A line of Prodigy's export for each annotation, and an answer to a yes-no question."""
+    lines = [{**PRODIGY, "spans": as_objects(spans), **values} for spans in ANNOTATIONS]
+    lines.append({**PRODIGY, "spans": as_objects([ANA]), "_view_id": "ner", **values})
+    return "\n".join(map(json.dumps, lines))
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [("a.json", label_studio_json()), ("a.csv", label_studio_csv()), ("a.jsonl", prodigy())],
+)
+def test_annotations_that_a_file_has_for_a_text_are_merged_as_told(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf8")
+    for conflicts, iob in (
+        (None, "-OOOOBI"),
+        ("first", "BOOOOBI"),
+        ("last", "OOOOOBI"),
+        ("agree", "-OOOOBI"),
+        ("majority", "BOOOOBI"),
+    ):
+        (doc,), info = read_text_docs(tmp_path, conflicts=conflicts)
+        assert letters(doc) == iob
+        assert ["in several ways" in problem.message for problem in info.problems] == [True]
+
+
+def test_annotations_in_a_file_and_in_other_files_are_counted_together(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(prodigy(), encoding="utf8")
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": TEXT, "label": [NEW_YORK]}))
+    (doc,), _ = read_text_docs(tmp_path, conflicts="majority")
+    assert letters(doc) == "OOOOOBI"
+
+
+def test_annotations_of_a_sentence_are_merged_before_the_sentences_of_a_document(
+    tmp_path: Path,
+) -> None:
+    rain = {**PRODIGY, "text": "Rain", "_input_hash": 6, "spans": [], "article": 1}
+    text = f"{prodigy(article=1)}\n{json.dumps(rain)}"
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf8")
+    for conflicts, iob in (("majority", "BOOOOBIO"), ("last", "OOOOOBIO"), ("agree", "-OOOOBIO")):
+        options = ReadOptions(conflicts=conflicts, doc_id="article")
+        (doc,) = read_docs(NLP, tmp_path, options, CorpusInfo())
+        assert doc.text == f"{TEXT} Rain" and letters(doc) == iob
+
+
+def test_a_review_is_read_alone_with_each_choice(tmp_path: Path) -> None:
+    review = {**PRODIGY, "spans": as_objects([ANA_LEE]), "_view_id": "review"}
+    text = f"{prodigy()}\n{json.dumps({**review, 'view_id': 'ner_manual'})}"
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf8")
+    for conflicts in (None, "first", "agree", "majority"):
+        (doc,), info = read_text_docs(tmp_path, conflicts=conflicts)
+        assert letters(doc) == "OOBIOOO" and not info.problems
+
+
+def write_lines(folder: Path, *records: dict[str, Any]) -> None:
+    lines = [json.dumps({"text": TEXT, **record}) for record in records]
+    (folder / "a.jsonl").write_text("\n".join(lines), encoding="utf8")
+
+
+@pytest.mark.parametrize("conflicts, kept", [("agree", []), ("majority", ["New York LOC"])])
+def test_merged_docs_have_the_incorrect_spans_of_all(
+    conflicts: str, kept: list[str], tmp_path: Path
+) -> None:
+    """Except for Kim, who is kept as an entity, because a rejected span isn't a vote against it."""
+
+    def spans(*accepted: tuple[int, int, str], rejected: tuple[int, int, str]) -> dict[str, Any]:
+        (wrong,) = as_objects([rejected])
+        return {"spans": [*as_objects([*accepted]), {**wrong, "answer": "reject"}]}
+
+    new_york_org = (*NEW_YORK[:2], "ORG")
+    write_lines(
+        tmp_path,
+        spans(KIM, NEW_YORK, rejected=(8, 11, "LOC")),
+        spans(KIM, NEW_YORK, rejected=ANA_LEE),
+        spans(new_york_org, rejected=KIM),
+    )
+
+    (doc,), _ = read_text_docs(tmp_path, conflicts=conflicts, incorrect_spans_key="wrong")
+
+    assert [f"{ent.text} {ent.label_}" for ent in doc.ents] == ["Kim PER", *kept]
+    wrong = [f"{span.text} {span.label_}" for span in doc.spans["wrong"]]
+    assert wrong == ["Ana LOC", "Ana Lee PER"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)])
+def test_the_score_of_a_merged_entity_is_the_mean_of_the_docs_that_contain_it(
+    order: tuple[int, ...], tmp_path: Path
+) -> None:
+    def spans(**score_of_name: float | None) -> dict[str, Any]:
+        scored = []
+        for name, score in score_of_name.items():
+            (span,) = as_objects([{"kim": KIM, "ana": ANA, "new_york": NEW_YORK}[name]])
+            scored.append(span if score is None else {**span, "score": score})
+        return {"spans": scored}
+
+    records = [spans(kim=0.5, ana=0.9), spans(kim=0.75, new_york=0.25), spans(new_york=None)]
+    write_lines(tmp_path, *[records[i] for i in order])
+    scores = SpanScores()
+
+    options = ReadOptions(conflicts="majority")
+    (doc,) = read_docs(NLP, tmp_path, options, CorpusInfo(), scores=scores)
+
+    assert letters(doc) == "BOOOOBI"
+    assert scores[doc] == {(0, 1, "PER"): 0.625, (5, 7, "LOC"): 0.625}
 
 
 IOB = st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "-"]), min_size=5, max_size=5)

@@ -320,6 +320,11 @@ MALFORMED: dict[str, tuple[str, str, int, str]] = {
     "no examples": ("a.yml", "nlu:\n- intent: a\n", 1, "lines that begin with -, got None"),
     "fewer fields": ("a.csv", "token,tag\nKim,B-PER\nleft\n", 3, "expected 2 fields, got 1"),
     "an open quote": ("a.csv", 'token,tag\nKim,"B-PER\nleft,O\n', 3, "expected CSV: unexpected"),
+    "tokens that are quotes": (
+        "a.csv", 'Word;Tag\nHe;O\n";O\nOslo;B-LOC\n";O\n.;O\n', 5,
+     "expected fields without line breaks, and a quote written as \"\"\"\", got ';O\\nOslo;B-LOC"),
+    "parts of speech that are quotes": (
+        "a.csv", 'Word,POS,Tag\nHe,",O\nOslo,NNP,B-LOC\nx,",O\n', 4, "fields without line breaks"),
     "a header alone": ("a.csv", "token,tag\n", 1, "expected a header and rows below it"),
     "no tag": ("a.csv", "token,tag\nKim,PER\nOslo,\n", 3, "expected a tag, or - if it is missing"),
     "a header or a token": ("a.csv", "mot,classe\nKim,PER\nest,O\n", 1,

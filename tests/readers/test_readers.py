@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,16 @@ from typing import Any
 import numpy
 import pytest
 import spacy
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
-from spacy.training import Corpus
+from spacy.training import Corpus, Example
 from spacy.training.converters import conll_ner_to_docs
 from spacy.util import registry
 
-from spacy_costner.annotation.spans import is_missing
+from spacy_costner.annotation.spans import annotate_spans, is_missing
+from spacy_costner.annotation.user_data import SOFT_TARGETS_KEY
 from spacy_costner.readers import (
     CorpusError,
     CorpusInfo,
@@ -37,7 +39,7 @@ from spacy_costner.readers.documents import extension_key
 from spacy_costner.readers.files import FilePlace
 from spacy_costner.readers.schemes import PREFIXES_OF_SCHEME, TagCounts, decode_tags, find_scheme
 from spacy_costner.readers.tasks import TaskToken
-from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.training.targets import WEIGHT
 
 from ..support.commands import run
 
@@ -700,10 +702,6 @@ def test_a_doc_that_nobody_has_annotated_makes_a_task_without_annotation() -> No
 def test_words_and_entities_written_to_columns_are_read_as_they_were(
     docs: list[Doc], tmp_path_factory: Any
 ) -> None:
-    for doc in docs:
-        for ent in doc.ents:
-            # Columns can't have entities that cross sentences.
-            assume(not any(token.is_sent_start for token in ent[1:]))
     path = tmp_path_factory.mktemp("docs") / "a.conll"
     n_left_out = write_columns(path, docs)
 
@@ -857,7 +855,8 @@ def test_examples_are_those_of_spacys_corpus(
     file: str, reader_settings: dict[str, Any], english: Language, tmp_path: Path
 ) -> None:
     """Our reader makes the examples of spaCy's Corpus, from a .spacy file and from the file that it
-    was made of. The norms are compared, too: an English tokenizer gives "n't" the norm "not"."""
+    was made of. The norms are compared, too: an English tokenizer gives "n't" the norm "not".
+    spaCy's Corpus loses `has_unknown_spaces` of docs that it splits into sentences."""
     if file == "texts and spans":
         # Two docs, of 6 and 10 tokens. Their sentences aren't known.
         text = "I don't like New York. Kim does."
@@ -877,8 +876,100 @@ def test_examples_are_those_of_spacys_corpus(
 
     for ours in (from_spacy_file, from_source):
         for eg, expected in zip(ours, theirs, strict=True):
+            expected.reference.has_unknown_spaces = file != "texts and spans"
             assert_same_example(eg, expected)
         assert norms(ours) == norms(theirs)
+
+
+SURE = extension_key("sure")
+WORDS_TO_SPLIT = ["Dr.Kim's", "left", ".", "Ana", "of", "Oslo", "stayed", "."]
+
+
+def doc_to_split() -> Doc:
+    """Two sentences, with spans, weights and metadata. A span crosses the sentences."""
+    doc = Doc(READER.vocab, words=WORDS_TO_SPLIT, sent_starts=[1, 0, 0, 1, 0, 0, 0, 0])
+    doc.set_ents([Span(doc, 0, 1, "PER"), Span(doc, 3, 6, "ORG")])
+    oslo = Span(doc, 5, 6, "LOC", kb_id="Q585", span_id="s1")
+    spans = [Span(doc, 0, 1, "PER"), Span(doc, 2, 4, "X"), oslo]
+    annotate_spans(doc, "sc", spans, [doc[1:2], doc[6:8]])
+    doc.spans["wrong"] = [Span(doc, 6, 7, "PER")]
+    user_data: dict[Any, Any] = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    user_data["._.", "sure", doc[3].idx, None] = 0.75
+    user_data["._.", "why", doc[3].idx, doc[3:6].end_char] = "seen"
+    doc.user_data = user_data
+    return doc
+
+
+def spans_of(doc: Doc, key: str) -> list[tuple[str, str, str, str]]:
+    """The texts, labels and ids of the spans under a key."""
+    return [(span.text, span.label_, span.kb_id_, span.id_) for span in doc.spans[key]]
+
+
+@pytest.mark.parametrize("settings", [{"max_length": 6}, {"gold_preproc": True}])
+def test_sentences_of_a_doc_keep_its_spans_and_metadata(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    doc = doc_to_split()
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    examples = list(make_reader(tmp_path / "a.spacy", **settings)(READER))
+
+    first, second = (eg.reference for eg in examples)
+    for eg in examples:
+        assert eg.reference.has_unknown_spaces and eg.predicted.user_data["source"] == "news"
+        words = [token.text for token in eg.reference]
+        assert [token.text for token in eg.predicted] == words  # a tokenizer cuts "Dr.Kim's"
+    assert words_of([first, second]) == [WORDS_TO_SPLIT[:3], WORDS_TO_SPLIT[3:]]
+    assert entities([first, second]) == [("Dr.Kim's", "PER"), ("Ana of Oslo", "ORG")]
+    assert spans_of(first, "sc") == [("Dr.Kim's", "PER", "", "")]
+    assert spans_of(second, "sc") == [("Oslo", "LOC", "Q585", "s1")]
+    # Tokens of the span that crosses the sentences, and those that were missing annotation before
+    assert is_missing(first, "sc").tolist() == [False, True, True]
+    assert is_missing(second, "sc").tolist() == [True, False, False, True, True]
+    assert spans_of(first, "wrong") == []
+    assert spans_of(second, "wrong") == [("stayed", "PER", "", "")]
+    of_doc = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    assert first.user_data == of_doc
+    of_spans = {("._.", "sure", 0, None): 0.75, ("._.", "why", 0, 11): "seen"}
+    assert second.user_data == {**of_doc, **of_spans}
+
+
+@pytest.mark.parametrize("settings", [{"max_length": 6}, {"gold_preproc": True}])
+def test_docs_with_soft_targets_are_not_split(settings: dict[str, Any], tmp_path: Path) -> None:
+    doc = doc_to_split()
+    doc.user_data[SOFT_TARGETS_KEY] = {"entropy": 0.5}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    with pytest.raises(ValueError, match="expected docs without soft targets, which can't be spl"):
+        list(make_reader(tmp_path / "a.spacy", **settings)(READER))
+    (eg,) = make_reader(tmp_path / "a.spacy", max_length=9)(READER)
+    assert SOFT_TARGETS_KEY in eg.reference.user_data
+
+
+@pytest.mark.parametrize("n_added, has_all", [(0, True), (1, False)])
+def test_augmented_examples_keep_spans_and_metadata(
+    n_added: int, has_all: bool, tmp_path: Path
+) -> None:
+    """Values that belong to tokens are lost if the augmenter adds tokens."""
+    doc = doc_to_split()
+    doc.user_data[SOFT_TARGETS_KEY] = {"entropy": 0.5}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    def augment(nlp: Language, eg: Example) -> Iterator[Example]:
+        words = [token.lower_ for token in eg.reference] + ["!"] * n_added
+        reference = Doc(nlp.vocab, words=words)
+        for key, group in eg.reference.spans.items():
+            spans = [Span(reference, span.start, span.end, span.label) for span in group]
+            reference.spans[key] = spans
+        yield Example(nlp.make_doc(reference.text), reference)
+
+    (eg,) = make_reader(tmp_path / "a.spacy", augmenter=augment)(READER)
+
+    assert eg.reference.has_unknown_spaces and words_of([eg.predicted]) == words_of([eg.reference])
+    assert [span.text for span in eg.reference.spans["wrong"]] == ["stayed"]
+    assert eg.predicted.user_data["source"] == "news"
+    of_doc = {"source": "news", WEIGHT: 0.25, SURE: 0.5}
+    assert eg.reference.user_data == (doc.user_data if has_all else of_doc)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
@@ -1007,6 +1098,70 @@ def test_convert_shows_which_spans_and_tokens_are_lost(tmp_path: Path) -> None:
     assert words_of([doc]) == [["Kims", "a"]] and iob_letters(doc) == "-O"
 
 
+def test_convert_to_columns_keeps_entities_that_cross_sentences(tmp_path: Path) -> None:
+    """The three sentences "at St .", "Louis" and "now" become two."""
+    doc = Doc(WRITER.vocab, words=["at", "St", ".", "Louis", "now"], sent_starts=[1, 0, 0, 1, 1])
+    doc.set_ents([Span(doc, 1, 4, "LOC"), Span(doc, 4, 5, "TIME")])
+    DocBin(docs=[doc]).to_disk(tmp_path / "a.spacy")
+
+    result = run("convert", tmp_path / "a.spacy", tmp_path / "a.conll")
+
+    assert result.exit_code == 0, result.output
+    joined = "entities in columns can't cross sentences: their sentences are joined (1)"
+    assert joined in result.output
+    info = CorpusInfo()
+    (doc_read,) = read_corpus(tmp_path / "a.conll", info)
+    assert entities([doc_read]) == [("St . Louis", "LOC"), ("now", "TIME")]
+    assert sentences(doc_read) == ["at St . Louis", "now"] and not info.problems
+    result = run("convert", tmp_path / "a.spacy", tmp_path / "a.jsonl")
+    assert "cross sentences" not in result.output
+
+
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_convert_to_jsonl_keeps_incorrect_spans(spans_key: str | None, tmp_path: Path) -> None:
+    """Docs without annotation, without entities, and with an entity."""
+    texts = ["Rain in Oslo now", "Rain in Rome now", "Kim left Oslo now"]
+    kim = {"start": 0, "end": 3, "label": "PER"}
+    wrong = {"start": 8, "end": 12, "label": "PER", "answer": "reject"}
+    wrong_oslo = {**wrong, "start": 9, "end": 13}
+    tasks: list[dict[str, Any]] = [
+        {"text": texts[0], "spans": [[8, 12, "PER"]], "answer": "reject"},
+        {"text": texts[1], "spans": [wrong], "_is_binary": False},
+        {"text": texts[2], "spans": [kim, wrong_oslo]},
+    ]
+    options = ["--incorrect-spans-key", "wrong"] + ["--spans-key", spans_key] * bool(spans_key)
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    result = run("convert", path, tmp_path / "b.jsonl", *options)
+    refused = run("convert", path, tmp_path / "b.conll", "--incorrect-spans-key", "wrong")
+
+    assert result.exit_code == 0, result.output
+    info = CorpusInfo()
+    docs = read_corpus(tmp_path / "b.jsonl", info, incorrect_spans_key="wrong", spans_key=spans_key)
+    assert [doc.text for doc in docs] == texts and not info.problems
+    wrong_spans = [(span.text, span.label_) for doc in docs for span in doc.spans["wrong"]]
+    assert wrong_spans == [("Oslo", "PER"), ("Rome", "PER"), ("Oslo", "PER")]
+    if spans_key is None:
+        assert [iob_letters(doc) for doc in docs] == ["----", "OO-O", "BO-O"]
+    else:
+        n_missing = [int(is_missing(doc, spans_key).sum()) for doc in docs]
+        assert n_missing == [4, 1, 1]
+    assert refused.exit_code == 1 and ".jsonl with --incorrect-spans-key" in refused.output
+
+
+def test_convert_refuses_incorrect_spans_that_jsonl_cannot_have(tmp_path: Path) -> None:
+    doc = Doc(WRITER.vocab, words=["Kim", "left"])
+    doc.spans["wrong"] = [doc[:1]]
+    DocBin(docs=[doc]).to_disk(tmp_path / "a.spacy")
+    options = ["--incorrect-spans-key", "wrong"]
+
+    result = run("convert", tmp_path / "a.spacy", tmp_path / "b.jsonl", *options)
+
+    assert result.exit_code == 1
+    assert "doc.spans['wrong']: expected spans with a label, got 'Kim'" in result.output
+    assert not (tmp_path / "b.jsonl").exists()
+
+
 # Datasets of Hugging Face
 
 
@@ -1133,6 +1288,21 @@ def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
     assert alone.text.strip() == "e"
 
 
+def test_parsed_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
+    docs = []
+    for words in (["Ana", "left", "."], ["Oslo", "is", "far"]):
+        doc = Doc(READER.vocab, words=words, heads=[1, 1, 1], deps=["nsubj", "ROOT", "dep"])
+        doc.user_data[extension_key("article")] = 1
+        docs.append(doc)
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    (joined,) = read_corpus(tmp_path / "a.spacy", doc_id="article")
+
+    assert sentences(joined) == ["Ana left .", "Oslo is far"]
+    assert [token.head.text for token in joined] == ["left"] * 3 + ["is"] * 3
+    assert [token.dep_ for token in joined[:3]] == ["nsubj", "ROOT", "dep"]
+
+
 def test_a_text_of_a_document_without_annotation_is_missing_spans(tmp_path: Path) -> None:
     """The texts that aren't annotated are first, second and last of their documents."""
     annotated = {"text": "Ana left.", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
@@ -1172,6 +1342,22 @@ def test_both_docs_of_an_example_are_joined(tmp_path: Path) -> None:
 
     assert [eg.predicted.text for eg in examples] == [eg.reference.text for eg in examples]
     assert sentences(examples[0].reference) == ["Ana left.", "Rome. Ana"]
+
+
+def test_the_same_text_in_another_document_is_another_text(tmp_path: Path) -> None:
+    """In Prodigy's export, texts that are the same have the same hash."""
+    prodigy = {"_view_id": "ner_manual", "answer": "accept", "spans": []}
+    tasks: list[Any] = []
+    for article, texts in ((1, ["Intro", "Ana left."]), (2, ["Intro", "Rome."])):
+        for text in texts:
+            task = {**prodigy, "text": text, "_input_hash": len(text), "meta": {"article": article}}
+            tasks += [task, task]  # two annotators
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    for conflicts in (None, "majority"):
+        docs = read_corpus(path, doc_id="article", conflicts=conflicts)
+        assert [doc.text for doc in docs] == ["Intro Ana left.", "Intro Rome."]
+    assert [doc.text for doc in read_corpus(path)] == ["Intro", "Ana left.", "Rome."]
 
 
 def test_convert_joins_the_texts_of_a_document(tmp_path: Path) -> None:
