@@ -20,8 +20,9 @@ from thinc.api import Config
 from spacy_costner.annotation.tokens import first_words
 from spacy_costner.cli.distill import noise_lines, noise_page
 from spacy_costner.pipeline.scorers import Entity, as_entity
+from spacy_costner.readers import make_reader
 from spacy_costner.training.lbfgs import MOST_ITERATIONS
-from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, has_soft_targets
 from spacy_costner.workflows import distill, fit, init
 from spacy_costner.workflows.config.loss_blocks import make_loss
 from spacy_costner.workflows.noisy_labels.annotator_errors import (
@@ -48,7 +49,9 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     choose_method,
     count_differences,
     docs_of,
+    soft_docs,
 )
+from spacy_costner.workflows.noisy_labels.teachers import save_docs
 
 from ...support.commands import run
 from ...support.vocabs import blank_vocab
@@ -378,6 +381,30 @@ def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one
     assert checked.observed[0].tolist() == [3, 4, 0, 1, 2, 0]  # B-PER I-PER O B-LOC I-LOC O
     (text,) = texts.unchecked
     assert texts.vote(text) == [(0, 1, "PER")]
+
+
+@pytest.mark.parametrize("has_spaces", [True, False], ids=["text", "tokens only"])
+def test_soft_targets_have_the_tokens_of_the_student(tmp_path: Path, has_spaces: bool) -> None:
+    """An annotator's tokens may differ from those of the student's tokenizer, for which soft
+    targets couldn't be used. If the whitespace is unknown, the student keeps the file's tokens."""
+    nlp = spacy.blank("en")
+    answer = Doc(nlp.vocab, words=["Eve", "didn't", "leave.", "Bob"], sent_starts=[1, -1, -1, 1])
+    answer.set_ents([Span(answer, 0, 1, "PER"), Span(answer, 3, 4, "PER")])
+    answer.has_unknown_spaces = not has_spaces
+    name = save([answer], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(nlp, make_docs(1, 1, blank_vocab()), [name])
+    (text,) = texts.unchecked
+    (soft,) = soft_docs([text], [])
+    soft.user_data[SOFT_TARGETS_KEY] = {}
+    save_docs(tmp_path / "train.spacy", [soft])
+    (eg,) = make_reader(tmp_path / "train.spacy")(nlp)
+
+    assert has_soft_targets(eg)
+    assert [sent.text for sent in eg.reference.sents] == ["Eve didn't leave.", "Bob"]
+    expected = ["Eve", "did", "n't", "leave", ".", "Bob"] if has_spaces else [*map(str, answer)]
+    assert [token.text for token in text.doc] == expected
+    assert texts.vote(text) == [(0, 1, "PER"), (len(expected) - 1, len(expected), "PER")]
 
 
 def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: Path) -> None:
