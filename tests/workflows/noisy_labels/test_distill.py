@@ -433,6 +433,57 @@ def test_answers_are_read_with_the_options_for_reading(config: Config, tmp_path:
     assert doc.text == text and [ent.text for ent in doc.ents] == ["London"]
 
 
+def write_spans(path: Path, *records: dict[str, Any]) -> Path:
+    """Write a JSONL file of texts and spans."""
+    path.write_text("\n".join(map(json.dumps, records)), encoding="utf8")
+    return path
+
+
+@pytest.mark.filterwarnings("default:texts (were|are) annotated")
+@pytest.mark.parametrize("is_in_config", [False, True], ids=["option", "config"])
+def test_gold_docs_are_not_merged_with_answers(
+    folder: Path, tmp_path: Path, is_in_config: bool
+) -> None:
+    """`conflicts` merges the answers to a text. Its gold doc has another entity, and the student
+    learns from it."""
+    answer = {"text": TEXTS[1], "spans": [[7, 13, "LOC"]]}  # I like London and Berlin.
+    answers = write_spans(tmp_path / "answers.jsonl", answer, answer)
+    gold = write_spans(tmp_path / "gold.jsonl", {"text": TEXTS[1], "spans": [[18, 24, "CITY"]]})
+    setting = "--corpora.train.conflicts" if is_in_config else "--conflicts"
+    arguments = ["distill", answers, folder / "student.cfg", "--gold", gold, "--output", tmp_path]
+
+    result = run(*arguments, "--training.max_epochs", 3, setting, "first", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n_docs"] == 1
+    nlp = spacy.load(tmp_path / "model-best")
+    assert nlp.get_pipe("ner").labels == ("CITY", "LOC")
+    assert nlp.config["corpora"]["train"]["conflicts"] is None
+
+
+def test_texts_answers_and_gold_docs_are_joined_by_the_document_of_the_config(
+    folder: Path, config: Config, tmp_path: Path
+) -> None:
+    """The training corpus of the config has `doc_id`. The saved docs are documents already."""
+    london = {"text": TEXTS[1], "spans": [[7, 13, "LOC"]], "article": 1}
+    answers = write_spans(tmp_path / "a.jsonl", london, london)
+    others = [{"text": "I like London", "spans": [[7, 13, "LOC"]], "article": 2}] * 2
+    gold_path = write_spans(tmp_path / "gold.jsonl", *others)
+    config["corpora"]["train"]["doc_id"] = "article"
+    config["training"]["max_epochs"] = 1
+
+    distill([str(answers)], config, [], tmp_path / "of_file", gold_path=gold_path)
+    teacher = str(folder / "teacher")
+    distill([teacher], config, [answers], tmp_path / "of_pipeline", gold_path=gold_path)
+
+    for output in (tmp_path / "of_file", tmp_path / "of_pipeline"):
+        for name, text in (("000000", TEXTS[1]), ("gold", "I like London")):
+            (doc,) = train_docs(output, name)
+            assert [sent.text for sent in doc.sents] == [text, text]
+            assert {ent.text for ent in doc.ents} >= {"London"}
+    assert config["corpora"]["train"]["doc_id"] == "article"  # the given config isn't modified
+
+
 def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_path: Path) -> None:
     """The file has a text with two entities three times. A file can't be scored on the development
     corpus, so only the student has a row."""
