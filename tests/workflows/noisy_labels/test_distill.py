@@ -9,11 +9,12 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Config, fix_random_seed
 
+from spacy_costner.pipeline.confidence import Confidence
 from spacy_costner.readers import ReadOptions, read_texts
 from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.tags import Tags
@@ -301,6 +302,67 @@ def test_confidences_of_several_teachers_are_averaged() -> None:
     # (0.8 + 1) / 2, (0.4 + 0) / 2 and (0 + 1) / 2
     assert means == {NEW_YORK: pytest.approx(0.9), PERSON: 0.2, (0, 1, "ORG"): 0.5}
     assert module.majority(means) == [NEW_YORK]
+
+
+def make_teacher(later: Any) -> Language:
+    """A pipeline that isn't sure of its entities, so it has alternatives, and a component after
+    `ner` that changes the entities."""
+    fix_random_seed(0)
+    nlp = pipeline()
+    train(nlp, steps=6)
+    ner: Any = nlp.get_pipe("ner")
+    ner.set_confidence(Confidence(alternatives=0.01))
+    Language.component("later", func=later)
+    nlp.add_pipe("later")
+    return nlp
+
+
+def test_entities_that_a_later_component_removes_are_not_answers() -> None:
+    """Neither of one teacher nor of two. The second teacher has no entities at all."""
+
+    def remove(doc: Doc) -> Doc:
+        doc.ents = [ent for ent in doc.ents if ent.text != "London"]
+        return doc
+
+    nlp = make_teacher(remove)
+    doc = nlp.make_doc(TEXTS[1])  # I like London and Berlin.
+
+    for teachers in ([nlp], [nlp, nlp]):
+        (answer,) = ask_teachers(teachers, [doc])
+
+        scores = read_scores(answer)
+        assert entities_of(answer) == [(4, 5, "LOC")]
+        assert (2, 3, "LOC") not in scores
+        assert 0.5 < scores[4, 5, "LOC"] < 1
+        assert len(scores) > 1  # alternatives of this component
+
+
+def test_alternatives_that_overlap_entities_of_other_components_are_no_answers() -> None:
+    """Berlin has become a team. An entity without a score has the confidence 1."""
+
+    def relabel(doc: Doc) -> Doc:
+        doc.ents = [doc.ents[0], Span(doc, 4, 5, "TEAM")]
+        return doc
+
+    nlp = make_teacher(relabel)
+
+    (answer,) = ask_teachers([nlp], [nlp.make_doc(TEXTS[1])])
+
+    scores = read_scores(answer)
+    assert entities_of(answer) == [(2, 3, "LOC"), (4, 5, "TEAM")]
+    assert scores[4, 5, "TEAM"] == 1
+    assert 0.5 < scores[2, 3, "LOC"] < 1
+    assert {entity for entity in scores if entity[0] < 5 and entity[1] > 4} == {(4, 5, "TEAM")}
+    assert {entity for entity in scores if entity[0] < 3 and entity[1] > 2} > {(2, 3, "LOC")}
+
+
+def test_spans_of_a_spancat_are_scores_of_entities_and_no_entities() -> None:
+    """A span that isn't in `doc.ents` has no confidence."""
+    doc = answer_with({}, [PERSON])
+    spans = [Span(doc, *PERSON), Span(doc, *NEW_YORK)]
+    doc.spans["sc"] = SpanGroup(doc, name="sc", attrs={"scores": [0.9, 0.8]}, spans=spans)
+
+    assert module.mean_scores([doc]) == {PERSON: 0.9}
 
 
 def test_a_student_of_two_teachers_is_compared_with_each_and_both(
