@@ -637,6 +637,19 @@ def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -
     assert config == before
 
 
+def test_limits_of_training_that_a_config_does_not_have_are_those_of_spacy(folder: Path) -> None:
+    """spaCy trains for 20,000 steps, and without a limit on epochs. A limit may be a variable."""
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    del config["training"]["max_epochs"]
+    del config["training"]["max_steps"]
+    shortened = short_training(config, ["LOC"]).config["training"]
+    assert (shortened["max_epochs"], shortened["max_steps"]) == (0, 10_000)
+
+    config["vars"] = {"steps": 7}
+    config["training"]["max_steps"] = "${vars.steps}"
+    assert short_training(config, ["LOC"]).config["training"]["max_steps"] == 4
+
+
 def test_models_take_the_given_number_of_iterations(folder: Path) -> None:
     """The start is evaluated, too."""
     config = Config().from_disk(folder / "student.cfg", interpolate=False)
