@@ -15,7 +15,7 @@ from . import borders
 from .borders import Boundaries
 from .iob import INSIDE
 from .sentence_starts import WITHOUT_SENTENCES, sentence_starts
-from .spans import Labels, keep_longest, spans_as_entities
+from .spans import Labels, is_missing, keep_longest, spans_as_entities
 from .tokens import TokenAttrs, read_presets
 
 
@@ -56,6 +56,15 @@ class Annotation:
             raise ValueError(
                 f"{self.component}: own_labels: expected null or some labels, got an empty list"
             )
+
+    def is_annotated(self, doc: Doc) -> bool:
+        """Check whether any token of a doc is annotated as an entity or as outside of entities: in
+        `doc.ents` or, with a `spans_key`, in `doc.spans`."""
+        if self.spans_key is None:
+            return bool(doc.has_annotation("ENT_IOB"))
+        # Tokens of spans are annotated, even if they are also marked as missing annotation.
+        has_spans = bool(doc.spans.get(self.spans_key, ()))
+        return has_spans or not is_missing(doc, self.spans_key).all()
 
     def has_other_labels(self, doc: Doc, labels: Collection[str]) -> bool:
         """Check whether an annotated doc has entities or, with a `spans_key`, spans with labels

@@ -139,13 +139,19 @@ def save_module(folder: Path, web_model: WebModel) -> None:
 
 
 def decoding_text(info: dict[str, Any]) -> str:
-    """Describe in words how a pipeline selects entities."""
-    if info["decoding"] == "threshold":
-        return f"a threshold of {info['threshold']:g}"
+    """Describe in words how a pipeline selects entities: "a threshold of 0.5 (0.2 for PER)"."""
     if info["decoding"] == "min-cost":
         return "the lowest expected cost"
-    if info["bias"]:
-        return f"the best path, with a bias of {info['bias']:g}"
+    # The thresholds or biases of individual labels
+    settings_of_labels = info["thresholds_of_labels"]
+    exceptions = ""
+    if settings_of_labels:
+        values = [f"{value:g} for {label}" for label, value in settings_of_labels.items()]
+        exceptions = f" ({', '.join(values)})"
+    if info["decoding"] == "threshold":
+        return f"a threshold of {info['threshold']:g}{exceptions}"
+    if info["bias"] or settings_of_labels:
+        return f"the best path, with a bias of {info['bias']:g}{exceptions}"
     return "the best path"
 
 

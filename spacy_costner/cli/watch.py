@@ -150,7 +150,8 @@ def expected_text(expected: Mapping[str, Any], title: str) -> str:
     percent. `title` is the text of the first cell."""
     overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
     rows: list[list[Any]] = [[title, "P", "R", "F"]]
-    for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
+    # A list, because a label may also be called "all".
+    for label, scores in [("all", overall), *expected["ents_per_type"].items()]:
         row = [label]
         for name in ("p", "r", "f"):
             if scores[name] is None:

@@ -57,6 +57,13 @@ PAGE_FLAGS = (
 WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
 """The columns whose values are complete words."""
 
+AFFIX = re.compile("(prefix|suffix)([0-9]+)")
+"""Matches the name of a column of prefixes or suffixes, with their length."""
+
+LONGEST_AFFIX = 4
+"""The maximum length of prefixes and suffixes that don't count as words. Longer ones may be
+complete names."""
+
 LEAST_COUNT = 10
 """Words with a lower count in the training data, or without a count, are considered rare."""
 
@@ -127,7 +134,7 @@ def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Descriptio
     """Describe a column whose values depend only on the word."""
     name = column.name
     values = {"values": column.values}
-    affix = re.fullmatch("(prefix|suffix)([0-9]+)", name)
+    affix = AFFIX.fullmatch(name)
     if affix is not None:
         return {"kind": affix[1], "size": int(affix[2]), **values}
     if name == "character_type":
@@ -238,7 +245,8 @@ def refusal(feature: str) -> ValueError:
 def find_private_rows(features: Features) -> Array1d:
     """Find the weight rows that could reveal annotations or rare words, e.g. names of people: the
     rows for label memory, for words that are rare in the training data, and for features derived
-    from these words. They are excluded from a page unless `keep_memory` is set.
+    from these words. Long prefixes and suffixes count as words. They are excluded from a page
+    unless `keep_memory` is set.
 
     features (Features): The features of the model.
     RETURNS (Array1d): True for private rows. Shape: (V,)
@@ -271,13 +279,24 @@ def _private_values(
         left, right = column.pairs
         is_private = is_private_value[column.base.name]
         return is_private[left] | is_private[right]
-    if column.name not in WHOLE_WORDS:
+    if not has_words(column.name):
         return numpy.zeros(column.n_values, dtype=bool)
     is_rare: list[bool] = []
     for word in column.value_names:
         count = counts.get(key_of(word.lower()), 0)
         is_rare.append(count < LEAST_COUNT)
     return numpy.asarray(is_rare, dtype=bool)
+
+
+def has_words(name: str) -> bool:
+    """Check whether the values of a column are words, or prefixes or suffixes that are so long that
+    they may be words.
+
+    name (str): The name of the column.
+    """
+    affix = AFFIX.fullmatch(name)
+    is_long_affix = affix is not None and int(affix[2]) > LONGEST_AFFIX
+    return name in WHOLE_WORDS or is_long_affix
 
 
 def _count_words(columns: Iterable[Column]) -> dict[int, int]:

@@ -27,7 +27,7 @@ from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts
 from ..tags import Tags
 from ..workflows.components import find_components, sets_entities
-from .features import WHOLE_WORDS, describe_features, find_private_rows, refusal, spacy_symbols
+from .features import describe_features, find_private_rows, has_words, refusal, spacy_symbols
 from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
@@ -42,7 +42,8 @@ class WebModel:
     data (bytes): The contents of the file.
     info (dict[str, Any]): The description of the pipeline for the page, in JSON format. See
         `describe_pipeline`.
-    n_words (int): The number of complete words that are readable in the file.
+    n_words (int): The number of words that are readable in the file, including prefixes and
+        suffixes of more than `LONGEST_AFFIX` characters, which may be complete words.
     n_remembered (int): The number of words in label memory (see `features.memory`). They are stored
         as hashes, which reveal whether a given word is included.
     """
@@ -110,12 +111,12 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 def count_published_words(
     columns: Iterable[Mapping[str, Any]], arrays: Mapping[str, ArrayXd]
 ) -> tuple[int, int]:
-    """Count the readable contents of a model file: complete words, and hashes of words in label
-    memory."""
+    """Count the readable contents of a model file: words (see `has_words`), and hashes of words in
+    label memory."""
     words: set[str] = set()
     n_remembered = 0
     for column in columns:
-        if column["name"] in WHOLE_WORDS:
+        if has_words(column["name"]):
             words.update(column["values"])
         if column["kind"] == "memory":
             n_remembered += len(arrays[column["arrays"]["keys"]])

@@ -26,8 +26,8 @@ from .tokens import EXTENSION
 from .words import FLAGS, WORD_VIEWS, WordColumn, flag, prefix, suffix
 
 ATTRIBUTES = (
-    "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",
-    "ENT_ID", "ENT_KB_ID", "LANG",
+    "NORM", "PREFIX", "SUFFIX", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE", "ENT_ID",
+    "ENT_KB_ID", "LANG",
 )  # fmt: skip
 """The spaCy attributes that are read from each token, because tokens of the same word can have
 different values. ORTH, LOWER and SHAPE only depend on the word and are defined in `WORD_VIEWS`."""

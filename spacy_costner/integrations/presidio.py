@@ -73,7 +73,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
         RAISES (ValueError): If a label can't be mapped. See `entity_of`.
         """
         configuration = self.ner_model_configuration
-        entities = [span for span, _ in find_scored_spans(doc)]
+        entities = [span for span, _ in self._find_scored_spans(doc)]
         for span in entities:
             if span.label_ not in configuration.labels_to_ignore:
                 # The result isn't used, but an unknown label raises an error.
@@ -83,8 +83,12 @@ class CostnerNlpEngine(SpacyNlpEngine):
     def _get_scores_for_entities(self, doc: Doc) -> list[float]:
         """Return the scores of the entities of a doc, in the same order as `_get_entities`. Called
         by Presidio."""
-        default_score = self.ner_model_configuration.default_score
-        return [score for _, score in find_scored_spans(doc, default_score)]
+        return [score for _, score in self._find_scored_spans(doc)]
+
+    def _find_scored_spans(self, doc: Doc) -> list[tuple[Span, float]]:
+        """Return the entities of a doc and their scores. The default score in the configuration
+        also determines which of two overlapping entities loses tokens."""
+        return find_scored_spans(doc, self.ner_model_configuration.default_score)
 
 
 class CostnerRecognizer(LocalRecognizer):
@@ -249,7 +253,8 @@ def prepare(nlp: Language) -> set[str]:
     """Prepare a pipeline for Presidio. All `cost_sensitive_ner` components are set to write the
     probabilities of entities, but no alternatives.
 
-    RETURNS (set[str]): The labels of all components that set `doc.ents`.
+    RETURNS (set[str]): The labels of all components that set `doc.ents`, including inner nodes of a
+        label tree that can be predicted.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` component.
     """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
@@ -269,6 +274,8 @@ def prepare(nlp: Language) -> set[str]:
     for name in nlp.pipe_names:
         if sets_entities(nlp, name):
             labels.update(getattr(nlp.get_pipe(name), "labels", ()))
+    for pipe in components:
+        labels.update(pipe.inner_nodes)
     return labels
 
 

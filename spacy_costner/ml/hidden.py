@@ -136,6 +136,8 @@ class HiddenLayer(Shim):
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
         outer = numpy.zeros((self.width, n_tags), dtype="float32")
+        # Optimizers store moments and averages by id. Don't reuse those of the previous weights.
+        self.id = make_id()
         # `restart` also discards the gradients of the previous weights.
         self.restart(HiddenWeights(inner.astype("float32"), bias, outer))
 
@@ -155,6 +157,9 @@ class HiddenLayer(Shim):
         scores of new tags are 0. `n_tags` is the new number of tags."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
+        # Optimizers store moments and averages by id. Those of the previous weights have the old
+        # shape.
+        self.id = make_id()
         # `restart` also discards pending gradients, which have the old shape.
         self.restart(self.weights._replace(outer=outer))
 
@@ -202,13 +207,25 @@ class HiddenLayer(Shim):
         RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores, and a backprop callback
             that receives their gradient and stores it until `finish_update`. Shapes: (N, K)
         """
+        return self._begin(batch, HIDDEN_VECTOR_DROPOUT, UNIT_DROPOUT)
+
+    def begin_rehearsal(self, batch: FeatureBatch) -> tuple[Floats2d, Callable[[Floats2d], None]]:
+        """Score tokens in rehearsal, with the same scores as in prediction: without dropout. See
+        `begin_update`."""
+        return self._begin(batch, vector_dropout=0.0, unit_dropout=0.0)
+
+    def _begin(
+        self, batch: FeatureBatch, vector_dropout: float, unit_dropout: float
+    ) -> tuple[Floats2d, Callable[[Floats2d], None]]:
+        """Score tokens with dropout for the vectors in their windows and for the hidden units. The
+        backprop callback stores the gradient: see `begin_update`."""
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
+        inputs = HiddenInputs.from_batch(batch, vector_dropout)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
         # Dropped units are multiplied by 0. The others are scaled up, so that the expected values
         # don't change. Shape: (N, H)
-        is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
-        factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
+        is_kept = numpy.random.uniform(size=units.shape) >= unit_dropout
+        factors = is_kept * numpy.float32(1 / (1 - unit_dropout))
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
@@ -278,7 +295,7 @@ class HiddenLayer(Shim):
     def copy(self) -> "HiddenLayer":
         """Create a copy with a new id, because optimizers store averages by id."""
         copied = super().copy()  # has the same id
-        copied.id = HiddenLayer(0).id  # every new shim gets a new id
+        copied.id = make_id()
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:
@@ -288,27 +305,46 @@ class HiddenLayer(Shim):
         """Serialize the weights to a bytestring."""
         return srsly.msgpack_dumps(self.weights._asdict())
 
-    def from_bytes(self, data: bytes) -> "HiddenLayer":
+    def from_bytes(
+        self, data: bytes, n_rows: int | None = None, n_tags: int | None = None
+    ) -> "HiddenLayer":
         """Load the weights from a bytestring.
 
-        RAISES (ValueError): If the weights are damaged or the number of hidden units is different.
+        data (bytes): The bytestring returned by `to_bytes`.
+        n_rows (int | None): The number of input rows that the features require. None: any number.
+        n_tags (int | None): The number of tags. None: any number.
+        RETURNS (HiddenLayer): The modified object.
+        RAISES (ValueError): If the weights are damaged, or the number of hidden units, input rows
+            or tags is different.
         """
         try:
             weights = HiddenWeights(**srsly.msgpack_loads(data))
             shapes = [array.shape for array in weights]
-            n_rows = len(weights.inner)
-            n_tags = weights.outer.shape[1]
+            # A layer without rows doesn't have weights yet: see `is_allocated`.
+            has_weights = len(weights.inner) > 0
+            if n_rows is None or not has_weights:
+                n_rows = len(weights.inner)
+            if n_tags is None or not has_weights:
+                n_tags = weights.outer.shape[1]
         except Exception as error:
             raise ValueError(
                 f"hidden layer: expected saved weights, got damaged data: {error}"
             ) from error
         expected = [(n_rows, self.width), (self.width,), (self.width, n_tags)]
         if shapes != expected:
-            raise ValueError(f"hidden layer: expected weights of shapes {expected}, got {shapes}")
+            raise ValueError(
+                f"hidden layer: expected weights of shapes {expected}, got {shapes}; train again "
+                "for another hidden or hidden_window"
+            )
         if not all(numpy.isfinite(array).all() for array in weights):
             raise ValueError("hidden layer: expected finite weights")
         self.restart(weights)
         return self
+
+
+def make_id() -> int:
+    """Return an id that no other shim has."""
+    return Shim(None).id  # every new shim gets a new id
 
 
 class WithHiddenLayer(NamedTuple):
@@ -332,8 +368,24 @@ class WithHiddenLayer(NamedTuple):
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
         """Score docs in training. The backprop callback stores the gradients of the sparse weights
         and the hidden layer for the next update: see `SparseWeights.begin_update`."""
-        scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
-        layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
+        return self._add_up(
+            self.weights.begin_update(batch, dropout), self.layer.begin_update(batch)
+        )
+
+    def begin_rehearsal(
+        self, batch: FeatureBatch
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs in rehearsal: see `SparseWeights.begin_rehearsal`."""
+        return self._add_up(self.weights.begin_rehearsal(batch), self.layer.begin_rehearsal(batch))
+
+    def _add_up(
+        self,
+        of_weights: tuple[Potentials, Callable[[Potentials], None]],
+        of_layer: tuple[Floats2d, Callable[[Floats2d], None]],
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Add up the scores of the weights and the layer, and combine their callbacks."""
+        scores, add_gradient_of_weights = of_weights
+        layer_scores, add_gradient_of_layer = of_layer
 
         def add_gradient(gradient: Potentials) -> None:
             add_gradient_of_weights(gradient)

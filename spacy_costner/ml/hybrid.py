@@ -54,7 +54,8 @@ def build_hybrid_crf(
     keep_all (bool): Whether to keep all weights of the sparse part: see `build_sparse_crf`.
     nO (int | None): The number of tags. Set by the component, based on its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. It has the attributes "build_vocab",
-        "resize_output" and "linear_epochs", and a reference "tok2vec" to the Tok2Vec.
+        "begin_rehearsal", "resize_output" and "linear_epochs", and a reference "tok2vec" to the
+        Tok2Vec.
     RAISES (ValueError): If a number is out of range.
     """
     within(0, 1, "HybridCRF", "part_dropout", part_dropout)
@@ -85,6 +86,7 @@ def build_hybrid_crf(
         refs={"tok2vec": tok2vec, "emissions": emissions},
         attrs={
             "build_vocab": build_vocab,
+            "begin_rehearsal": begin_rehearsal,
             "resize_output": resize_hybrid_crf,
             "linear_epochs": linear_epochs,
         },
@@ -117,6 +119,24 @@ def forward(
         backprop_sparse(gradient._replace(emissions=sparse_factor * d_total))
         return backprop_dense(Ragged(dense_factor * d_total, dense_emissions.lengths))
 
+    return potentials._replace(emissions=total), backprop
+
+
+def begin_rehearsal(
+    model: Model[list[Doc], Potentials], docs: list[Doc]
+) -> tuple[Potentials, Callable[[Potentials], None]]:
+    """Score docs in rehearsal: no part is dropped, and the sparse part has the same scores as in
+    prediction (see `sparse.begin_rehearsal`). The backprop callback stores the gradients of both
+    parts."""
+    sparse, dense = model.layers
+    potentials, backprop_sparse = sparse.attrs["begin_rehearsal"](sparse, docs)
+    dense_emissions, backprop_dense = dense.begin_update(docs)
+
+    def backprop(gradient: Potentials) -> None:
+        backprop_sparse(gradient)
+        backprop_dense(Ragged(gradient.emissions, dense_emissions.lengths))
+
+    total = potentials.emissions + dense_emissions.data
     return potentials._replace(emissions=total), backprop
 
 

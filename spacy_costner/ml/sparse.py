@@ -66,8 +66,8 @@ def build_sparse_crf(
     nO (int | None): The number of tags. Set by the component, based on its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
         and, if used, `FirstPass` and `HiddenLayer`. Its attributes are functions whose first
-        argument is the model: `build_vocab`, `find_features`, `score_features` and, as
-        "resize_output", `resize_sparse_crf`.
+        argument is the model: `build_vocab`, `find_features`, `score_features`, `begin_rehearsal`
+        and, as "resize_output", `resize_sparse_crf`.
     RAISES (ValueError): If a number is out of range, or if there is a hidden layer but the features
         don't include static vectors.
     """
@@ -105,6 +105,7 @@ def build_sparse_crf(
         "build_vocab": build_vocab,
         "find_features": find_features,
         "score_features": score_features,
+        "begin_rehearsal": begin_rehearsal,
         "resize_output": resize_sparse_crf,
     }
     return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
@@ -128,6 +129,8 @@ def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None
     for shim, data in zip(model.shims[2:], saved[2:]):
         if isinstance(shim, FirstPass):
             shim.from_bytes(data, size)
+        elif isinstance(shim, HiddenLayer):
+            shim.from_bytes(data, features.n_hidden_rows, n_tags)
         else:
             shim.from_bytes(data)
 
@@ -231,6 +234,26 @@ def score_features(
         # The weights were trained during initialization and are no longer updated.
         return _copy_to_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
+
+    def backprop(gradient: Potentials) -> None:
+        add_gradient(map_scores(to_numpy, gradient))  # the weights are on the CPU
+
+    return _copy_to_device(model, scores), backprop
+
+
+def begin_rehearsal(
+    model: Model[list[Doc], Potentials], docs: list[Doc]
+) -> tuple[Potentials, Callable[[Potentials], None]]:
+    """Score docs in rehearsal, with the same scores as in prediction: without dropout, and even for
+    training docs, with all of the label memory and with weights that were trained on all docs. The
+    backprop callback stores the gradient for the next update, unless the weights have folds: see
+    `score_features`."""
+    features = find_features(model, docs)
+    _, weights = linear_part(model)
+    if weights.emissions_of_folds:
+        # The weights were trained during initialization and are no longer updated.
+        return _copy_to_device(model, weights.potentials(features)), lambda gradient: None
+    scores, add_gradient = trained_parts(model).begin_rehearsal(features)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))  # the weights are on the CPU

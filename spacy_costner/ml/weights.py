@@ -365,7 +365,20 @@ class SparseWeights(Shim):
         if dropout:
             batch = apply_dropout(batch, dropout)
             scale = numpy.float32(1 / (1 - dropout))
-        batch = apply_vector_dropout(batch, VECTOR_DROPOUT)
+        return self._begin(apply_vector_dropout(batch, VECTOR_DROPOUT), scale)
+
+    def begin_rehearsal(
+        self, batch: FeatureBatch
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs in rehearsal, with the same scores as in prediction: without dropout. See
+        `begin_update`."""
+        return self._begin(batch, scale=numpy.float32(1))
+
+    def _begin(
+        self, batch: FeatureBatch, scale: numpy.float32
+    ) -> tuple[Potentials, Callable[[Potentials], None]]:
+        """Score docs whose features to drop have been removed, and multiply the scores of tokens by
+        `scale`. The backprop callback stores the gradient: see `begin_update`."""
         vectors = vector_inputs_of(batch)
         scores = self._score(batch, vectors)
         scores = scores._replace(emissions=scores.emissions * scale)

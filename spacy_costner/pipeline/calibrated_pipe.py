@@ -190,13 +190,16 @@ class CalibratedPipe(TrainablePipe):
             config=self._config_settings,
         )
 
-    def set_reading(self, reading: Reading) -> None:
+    def set_reading(self, reading: Reading, tokenizer: Callable[[str], Doc]) -> None:
         """Store how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
         sentence starts of the file, or only from its text. Warn if docs were read differently in an
         earlier call to one of these functions.
 
         reading (Reading): How docs were read, as returned by `find_reading`.
+        tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline, which may not be the one
+            that the component was created with.
         """
+        self._tokenizer = tokenizer
         conflict = self.calibration.set_reading(reading)
         if conflict is not None:
             warnings.warn(f"{self.name}: {conflict}", stacklevel=2)

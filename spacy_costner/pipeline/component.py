@@ -23,6 +23,7 @@ from typing import Any
 
 from spacy.attrs import ORTH
 from spacy.language import Language
+from spacy.pipeline import Pipe
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
@@ -46,7 +47,8 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
-from ..training.stages import warn_of_unused_loss
+from ..training.soft_targets import has_soft_targets, labels_of_teacher
+from ..training.stages import warn_of_schedule
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .calibration_state import CalibrationState
@@ -71,6 +73,9 @@ DEFAULT_CONFIG: dict[str, Any] = {
     "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
+
+SPACY_NAME: Any = vars(Pipe)["name"]
+"""The attribute that spaCy's compiled methods read the name of a component from."""
 
 EXAMPLES_PER_BATCH = 256
 """The number of examples whose labels `resume` reads together."""
@@ -146,7 +151,6 @@ class CostSensitiveNER(SavedPipe):
         self.vocab = nlp.vocab
         self.meta = nlp.meta  # for `set_guarantee`
         self.model = model
-        self.name = name
         self.scorer = scorer
         self.annotation = Annotation(
             name,
@@ -171,6 +175,7 @@ class CostSensitiveNER(SavedPipe):
             annotation=self.annotation,
             labels_are_given=False,  # until they are passed to `initialize`
         )
+        self.name = name
 
         self.calibration = CalibrationState()
         self._tokenizer = nlp.tokenizer  # for `compare_reading`
@@ -188,6 +193,20 @@ class CostSensitiveNER(SavedPipe):
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
+
+    @property
+    def name(self) -> str:
+        """The name of the component. spaCy sets it if the component is renamed, or sourced under
+        another name."""
+        return str(SPACY_NAME.__get__(self))
+
+    @name.setter
+    def name(self, name: str) -> None:
+        SPACY_NAME.__set__(self, name)
+        # Messages about training docs and the loss also contain the name.
+        self.annotation = replace(self.annotation, component=name)
+        self.objective.name = name
+        self.objective.annotation = self.annotation
 
     # Prediction settings
 
@@ -340,7 +359,8 @@ class CostSensitiveNER(SavedPipe):
 
     def add_label(self, label: str) -> int:
         """Add a label. A trained model can only predict it after an update with an entity that has
-        this label. If there is a guarantee, it is dropped with a warning.
+        this label, or with soft targets whose teacher knows it. If there is a guarantee, it is
+        dropped with a warning.
 
         label (str): The new label.
         RETURNS (int): 0 if the label is already present, otherwise 1.
@@ -402,7 +422,7 @@ class CostSensitiveNER(SavedPipe):
         check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
         counted = None if is_linear(self.model) else get_examples
-        warn_of_unused_loss(self.objective.loss, nlp, counted, self.name)
+        warn_of_schedule(self.objective.loss, nlp, counted, self.name)
 
         corpus = read_training_corpus(
             get_examples(),
@@ -614,11 +634,14 @@ class CostSensitiveNER(SavedPipe):
                 )
 
     def _mark_as_trained(self, examples: Sequence[Example]) -> None:
-        """Mark the entity labels of a batch as trained. A label added to a trained model with
-        `add_label` is untrained, and is not predicted until the model is updated with an entity
-        that has this label."""
+        """Mark the labels of a batch as trained: the labels of entities and of soft targets. A
+        label added to a trained model is untrained, and is not predicted until the model is updated
+        with an entity that has this label, or with the soft targets of a teacher that knows it."""
         batch_labels: set[str] = set()
         for eg in examples:
+            if has_soft_targets(eg):  # the entities of this doc aren't used
+                batch_labels |= labels_of_teacher(eg.reference)
+                continue
             reference = self.annotation.as_entities(eg, self.labels).reference
             batch_labels.update(ent.label_ for ent in reference.ents)
         untrained = self.cfg["untrained"]
@@ -720,7 +743,7 @@ class CostSensitiveNER(SavedPipe):
         warning.
 
         examples (Iterable[Example]): A batch of examples. Their annotation is not used.
-        drop (float): The dropout rate.
+        drop (float): The dropout rate of a Tok2Vec. Sparse features and vectors are not dropped.
         sgd (Optimizer | None): The optimizer. If None, the gradients are kept for `finish_update`.
         losses (dict[str, float] | None): Optional record of the loss, updated in place and keyed by
             component name. The loss is the divergence in nats per token.
@@ -735,7 +758,12 @@ class CostSensitiveNER(SavedPipe):
             return losses
 
         set_dropout_rate(self.model, drop)
-        scores, backprop = self.model.begin_update(docs)
+        begin_rehearsal = self.model.attrs.get("begin_rehearsal")  # set by models with features
+        if begin_rehearsal is None:
+            scores, backprop = self.model.begin_update(docs)
+        else:
+            # The scores of training docs differ from those in prediction: see `find_features`.
+            scores, backprop = begin_rehearsal(self.model, docs)
         check_finite(scores, self.name)
         # The targets are the predictions of the earlier model, not the annotation.
         tokens = read_token_attrs(docs).without_annotation()
@@ -905,6 +933,19 @@ class CostSensitiveNER(SavedPipe):
         if isinstance(decode, MinCost):
             return decode.cost
         return None
+
+    @property
+    def inner_nodes(self) -> tuple[str, ...]:
+        """The inner nodes of a label tree that can be predicted instead of labels. Empty if
+        decoding only predicts labels.
+
+        RAISES (ValueError): If the cost or the tree can't be read or doesn't match the labels.
+        """
+        decode = self._decoding.decode
+        if isinstance(decode, MinCost):
+            # The nodes follow the labels.
+            return decode.choices(self.tags).labels[len(self.labels) :]
+        return ()
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of each token's tag under minimum-expected-cost decoding (see

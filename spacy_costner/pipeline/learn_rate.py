@@ -82,6 +82,15 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
             node.set_param(param_name, new_weights)
 
 
+def make_optimizer(nlp: Language) -> Optimizer:
+    """Create a new optimizer from the config of a pipeline. Its schedules, such as a warm-up, begin
+    with their first values. Schedules can't be reset, so training that starts anew requires a new
+    optimizer."""
+    block = nlp.config.interpolate()["training"]["optimizer"]
+    optimizer: Optimizer = registry.resolve({"optimizer": block})["optimizer"]
+    return optimizer
+
+
 def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
     """Warn if the chain is trained with a learning rate that is probably intended for a pretrained
     encoder (see `LOW_RATE`).
@@ -93,9 +102,7 @@ def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: st
     """
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
-    # Create a separate optimizer from the config, because stepping its schedules modifies it.
-    block = nlp.config.interpolate()["training"]["optimizer"]
-    optimizer = registry.resolve({"optimizer": block})["optimizer"]
+    optimizer = make_optimizer(nlp)
     highest_rate = 0.0
     for _ in range(N_STEPS):
         highest_rate = max(highest_rate, optimizer.learn_rate)

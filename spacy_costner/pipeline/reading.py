@@ -36,7 +36,7 @@ class Reading:
     tokenizer_tokens (bool): Whether the docs passed to the component had the tokens of the
         pipeline's tokenizer.
     sentence_starts (bool | None): Whether the docs passed to the component had sentence starts.
-        None if only some of them did.
+        None if only some of them did, or if it is unknown for some of their tokens.
     """
 
     file_tokens: bool
@@ -51,49 +51,55 @@ class Reading:
 
 
 def find_reading(
-    nlp: Language, name: str, examples: Iterable[Example], *, file_tokens: bool = False
+    nlp: Language,
+    name: str,
+    examples: Iterable[Example],
+    docs: Iterable[Doc],
+    *,
+    file_tokens: bool = False,
 ) -> Reading:
     """Determine how the predicted docs of examples were read.
 
     nlp (Language): The pipeline with the component.
     name (str): The name of the component.
     examples (Iterable[Example]): The examples, with predicted docs that aren't annotated yet.
+    docs (Iterable[Doc]): The docs passed to the component: the predicted docs after the components
+        before it were run.
     file_tokens (bool): Whether the tokens and sentence starts of the file were requested. If False,
         they may still have been used, which is inferred from the docs.
     RETURNS (Reading): How the docs were read.
     """
-    has_file_tokens = False
-    has_other_tokens = False
-    has_starts = False
-    lacks_starts = False
     for eg in examples:
-        doc = eg.predicted
-        if not has_tokens_of(nlp.tokenizer, doc):
-            has_other_tokens = True
-            # If the original whitespace is unknown, the text can't be tokenized again. Docs then
-            # have the tokens of the file, whether or not they were requested.
-            if not eg.reference.has_unknown_spaces:
-                has_file_tokens = True
-        if begins_sentences(doc):
-            has_starts = True
+        if begins_sentences(eg.predicted):
+            # Docs created from text have no sentence starts before the pipeline is run, so docs
+            # with sentence starts were read with the tokens of the file.
+            file_tokens = True
+        # If the original whitespace is unknown, the text can't be tokenized again. Docs then have
+        # the tokens of the file, whether or not they were requested.
+        has_known_text = not eg.reference.has_unknown_spaces
+        if has_known_text and not has_tokens_of(nlp.tokenizer, eg.predicted):
+            file_tokens = True
+
+    # Earlier components may set sentence starts, or merge or split tokens, only in some docs. Docs
+    # with other tokens than the tokenizer's, or with sentence starts, are then no difference.
+    tokenizer_tokens = True
+    has_starts = sets_sentence_starts(nlp, name)
+    lacks_starts = False
+    for doc in docs:
+        tokenizer_tokens = tokenizer_tokens and has_tokens_of(nlp.tokenizer, doc)
+        has_starts = has_starts or begins_sentences(doc)
         # `has_annotation("SENT_START")` is always True for a single token.
-        if len(doc) > 1 and not doc.has_annotation("SENT_START"):
+        if len(doc) > 1 and not doc.has_annotation("SENT_START", require_complete=True):
             lacks_starts = True
-
     sentence_starts: bool | None = has_starts
-    if sets_sentence_starts(nlp, name):
-        sentence_starts = True
-    elif has_starts and lacks_starts:
-        sentence_starts = None  # only in some docs
+    if has_starts and lacks_starts:
+        sentence_starts = None  # only in some docs, or at some tokens
 
-    # Earlier components may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
-    # Docs created from text have no sentence starts before the pipeline is run, so docs with
-    # sentence starts were read with the tokens of the file.
     return Reading(
-        file_tokens=file_tokens or has_file_tokens or has_starts,
-        tokenizer_tokens=not has_other_tokens and not is_retokenized,
+        file_tokens=file_tokens,
+        tokenizer_tokens=tokenizer_tokens and not is_retokenized,
         sentence_starts=sentence_starts,
     )
 
@@ -111,12 +117,15 @@ def begins_sentences(doc: Doc) -> bool:
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Check whether the components before the one with this name set sentence starts, by running
-    them on a doc with two words."""
+    """Check whether the components before the one with this name set sentence starts. Either one of
+    them declares it in `assigns`, or they set them in a doc with two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
     for pipe_name, pipe in nlp.pipeline:
         if pipe_name == name:
             break
+        # A component may only set the starts at certain words.
+        if "token.is_sent_start" in nlp.get_pipe_meta(pipe_name).assigns:
+            return True
         doc = pipe(doc)
     return doc.has_annotation("SENT_START")
 

@@ -99,7 +99,8 @@ def as_read(value: Any) -> Any:
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
     """Choose the settings of a loaded component. If a setting was changed in the component before
     saving, the saved setting is used, unless the setting was also edited in the config after
-    saving. Otherwise, the setting of the config is used.
+    saving. Otherwise, the setting of the config is used. An override that equals the setting of the
+    saved config can't be distinguished from it, so it has no effect.
 
     cfg (Cfg): The cfg of the component before loading. It defines the keys to load.
     saved (Cfg): The saved cfg. Its key "configured" contains the settings that the config had when

@@ -10,6 +10,8 @@ byte. Lines without a key aren't answers from the session.
 import codecs
 import json
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,11 @@ from typing import Any
 from ..files.saving import save_file
 from ..readers import Task, task_from_json, task_to_json
 from ..readers.files import read_values
+
+CUT_TOKEN = re.compile(r"(t(ru?)?|f(a(ls?)?)?|n(ul?)?|-|\.|[eE][+-]?|u[0-9a-fA-F]{0,4})?")
+"""Matches what follows the position of a decoding error if a line was cut off: nothing, or the
+beginning of true, false or null, the end of a number, or the end of an escape sequence. A string
+begins at the position of its error instead."""
 
 
 class AnswerFile:
@@ -30,7 +37,7 @@ class AnswerFile:
 
     def read(self) -> Iterator[tuple[str | None, Task]]:
         """Read the tasks in the file. If a crash has left an incomplete last line, it is removed
-        first.
+        first. See `remove_cut_line`.
 
         YIELDS (tuple[str | None, Task]): The key of the text and the task. The key is None if the
             task isn't an answer from a session.
@@ -149,7 +156,8 @@ def append_line(path: Path, line: bytes) -> None:
 
 def remove_cut_line(path: Path) -> None:
     """Remove the last line of a file if it has no line break and is incomplete JSON. This happens
-    if a process crashed before the answer was reported as saved.
+    if a process crashed before the answer was reported as saved. Warn about what was removed,
+    because a user may have written the line.
 
     path (Path): The file. It doesn't have to exist.
     """
@@ -157,12 +165,16 @@ def remove_cut_line(path: Path) -> None:
         return
     data = path.read_bytes()
     n_bytes_before = data.rfind(b"\n") + 1  # the size of the preceding lines
-    if is_cut_off(data[n_bytes_before:]):
+    line = data[n_bytes_before:]
+    if is_cut_off(line):
+        text = line.decode("utf8", "replace").rstrip("\0")
+        warnings.warn(f"{path}: the last line is cut off and is removed: {text!r}", stacklevel=2)
         os.truncate(path, n_bytes_before)
 
 
 def is_cut_off(line: bytes) -> bool:
-    """Check whether a line is incomplete JSON."""
+    """Check whether a line is the beginning of a JSON value. A line with a mistake, such as a
+    missing comma, isn't cut off."""
     # The line may end in the middle of a character, which an incremental decoder accepts.
     decoder = codecs.getincrementaldecoder("utf8")()
     try:
@@ -175,8 +187,14 @@ def is_cut_off(line: bytes) -> bool:
         json.JSONDecoder().raw_decode(text)
     except RecursionError:
         return False
-    except ValueError:
-        return True
+    except json.JSONDecodeError as error:
+        if text.endswith("\0"):  # a file system may write these after a power failure
+            return True
+        rest = text[error.pos :]
+        if rest.startswith('"'):
+            # The string isn't terminated. If the object ends, its quote is missing.
+            return not text.endswith("}")
+        return CUT_TOKEN.fullmatch(rest) is not None
     return False  # the line starts with a complete value
 
 

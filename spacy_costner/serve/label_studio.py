@@ -327,7 +327,8 @@ def read_annotation_of_task(
     place = FilePlace(Path("webhook"), task["id"], "task")  # for error messages
     info = CorpusInfo()
     try:
-        annotated = list(read_label_studio(iter([(place, record)]), info=info))
+        # The labeling config says that this is the text, even if it looks like a URL or HTML.
+        annotated = list(read_label_studio(iter([(place, record)]), text_key="text", info=info))
     except CorpusError as error:
         raise SessionError(str(error)) from None
     # In exports, the reader skips invalid regions. Here, they are an error.

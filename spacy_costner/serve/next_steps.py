@@ -18,7 +18,8 @@ def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) ->
     RETURNS (str): A sentence to show to the user.
     """
     if n_train < LEAST_TEXTS:
-        return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
+        n_more = LEAST_TEXTS - n_train
+        return f"Annotate {n_more} more texts for a first model. Evaluation texts don't count."
     n_missing = ENOUGH_EVALUATION_TEXTS - n_measured
     if has_texts and n_missing > n_waiting:
         return f"Add texts: calibration requires {ENOUGH_EVALUATION_TEXTS} evaluation texts."

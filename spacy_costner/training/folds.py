@@ -32,6 +32,7 @@ from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
 
 from ..annotation.equal_texts import text_id
+from ..annotation.settings import Annotation
 from ..features import Features
 from ..losses import sequential
 from ..ml import SparseWeights, first_pass_of, linear_part
@@ -142,7 +143,7 @@ def divide_for_first_pass(
 
     RAISES (ValueError): See `Objective.targets`.
     """
-    fold_of_text = find_first_pass_folds(examples)
+    fold_of_text = find_first_pass_folds(examples, objective.annotation)
     folds: list[list[FoldBatch]] = [[] for _ in range(N_FIRST_PASS_FOLDS)]
     for batch in batch_in_order(examples, find_batch_size(examples)):
         examples_of_fold: dict[int, list[Example]] = {}
@@ -156,12 +157,12 @@ def divide_for_first_pass(
     return folds, fold_of_text
 
 
-def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
+def find_first_pass_folds(examples: Sequence[Example], annotation: Annotation) -> dict[int, int]:
     """Assign each text to a fold for the first pass. Batches are created from the first doc with
     each text, and divided into folds, with gold docs in each fold: see `separate_by_targets`.
     Returns the folds, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
-    for group in separate_by_targets(select_first(examples)):
+    for group in separate_by_targets(select_first(examples), annotation):
         batches = list(batch_in_order(group, find_batch_size(group)))
         for i, batch in enumerate(batches):
             # Assign consecutive batches to the same fold: 0, 0, 0, ..., 1, 1, 1, ...
@@ -171,18 +172,18 @@ def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
     return fold_of_text
 
 
-def separate_by_targets(examples: Iterable[Example]) -> list[list[Example]]:
+def separate_by_targets(examples: Iterable[Example], annotation: Annotation) -> list[list[Example]]:
     """Separate the examples with gold annotation, with soft targets, and with neither. Each group
     is divided into folds separately. A corpus may contain all gold docs first, so a single fold of
     consecutive docs could contain all of the gold. The weights for that fold would be trained
-    without gold."""
+    without gold. `annotation` defines where the gold annotation is stored in docs."""
     gold: list[Example] = []
     soft: list[Example] = []
     unannotated: list[Example] = []
     for eg in examples:
         if has_soft_targets(eg):
             soft.append(eg)
-        elif eg.reference.has_annotation("ENT_IOB"):
+        elif annotation.is_annotated(eg.reference):
             gold.append(eg)
         else:
             unannotated.append(eg)
@@ -265,7 +266,7 @@ def train_linear_part(
     features, weights = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
-    folds, fold_of_text = divide_by_words(examples)
+    folds, fold_of_text = divide_by_words(examples, objective.annotation)
     # In a small corpus, batches are smaller, so that there are enough of them.
     words_of_batch = min(WORDS_OF_STEP, n_words // LEAST_LINEAR_STEPS)
     words_of_batch = max(words_of_batch, 1)  # the quotient may be 0 if there are few words
@@ -299,12 +300,15 @@ def train_linear_part(
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 
-def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
+def divide_by_words(
+    examples: Sequence[Example], annotation: Annotation
+) -> tuple[list[list[Example]], dict[int, int]]:
     """Divide examples into folds for the linear part. The distinct texts in each fold have about
-    the same total number of words. Examples with equal texts are assigned to the same fold. Returns
-    the examples of each fold, and the fold of each text, keyed by the hash of the text."""
+    the same total number of words. Examples with equal texts are assigned to the same fold, and
+    each fold contains gold docs: see `separate_by_targets`. Returns the examples of each fold, and
+    the fold of each text, keyed by the hash of the text."""
     fold_of_text: dict[int, int] = {}
-    for group in separate_by_targets(select_first(examples)):
+    for group in separate_by_targets(select_first(examples), annotation):
         n_words = sum(len(eg.predicted) for eg in group)
         n_words_so_far = 0
         for eg in group:

@@ -137,6 +137,7 @@ def train(
     batches (Batches): The batches. Their lists are shuffled in place.
     optimizer (Optimizer): The optimizer from the config. For sparse weights, it only determines
         whether averages are kept (see `SparseWeights`). It is also used to train the hidden layer.
+        Its schedules advance with each step.
     max_epochs (int): The maximum number of epochs. 0 means no limit.
     max_steps (int): The maximum number of steps. 0 means no limit. At least one of the two limits
         must be set.
@@ -172,6 +173,7 @@ def train(
                 result, n_annotated = objective.evaluate(targets, scores, trained.progress)
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
+                optimizer.step_schedules()  # as in `spacy train`
 
                 # Here, `Progress` counts sequences instead of examples.
                 progress = trained.progress.after_update(batch.n_sequences, n_sequences)

@@ -1,5 +1,5 @@
 """When the losses of a schedule are used: how many passes over the training docs are completed
-after each step, and whether training lasts until the last loss."""
+after each step, and whether the settings of training fit the schedule."""
 
 import random
 import warnings
@@ -72,14 +72,14 @@ def count_passes(
     return n_passes or most  # there are no docs to count
 
 
-def warn_of_unused_loss(
+def warn_of_schedule(
     loss: Loss | LossSchedule,
     nlp: Language | None,
     get_docs: Callable[[], Iterable[DocT]] | None,
     component: str,
 ) -> None:
-    """Warn if training, as the config of a pipeline defines it, ends before the last loss of a
-    schedule begins.
+    """Warn if training, as the config of a pipeline defines it, doesn't fit a schedule of losses:
+    see `find_schedule_problem`.
 
     loss (Loss | LossSchedule): The loss. If it isn't a schedule, there is nothing to check.
     nlp (Language | None): The pipeline with the config, if any.
@@ -88,7 +88,7 @@ def warn_of_unused_loss(
     """
     if nlp is None or not isinstance(loss, LossSchedule):
         return
-    objection = find_unused_loss(loss, nlp.config.interpolate()["training"], get_docs)
+    objection = find_schedule_problem(loss, nlp.config.interpolate()["training"], get_docs)
     if objection:
         warnings.warn(f"{component}: {objection}", stacklevel=3)
 
@@ -96,7 +96,7 @@ def warn_of_unused_loss(
 def warn_if_last_loss_was_unused(
     loss: Loss | LossSchedule, training: Mapping[str, Any], progress: Progress, component: str
 ) -> None:
-    """Warn if the last loss of a schedule wasn't used in training, unless `warn_of_unused_loss` has
+    """Warn if the last loss of a schedule wasn't used in training, unless `warn_of_schedule` has
     done so without docs.
 
     loss (Loss | LossSchedule): The loss. If it isn't a schedule, there is nothing to check.
@@ -110,6 +110,25 @@ def warn_if_last_loss_was_unused(
     # The loss of the last update depends on the progress before it.
     if n_done <= loss.ends[-1]:
         warnings.warn(f"{component}: {_objection(loss, training)}", stacklevel=3)
+
+
+def find_schedule_problem(
+    loss: Loss | LossSchedule,
+    training: Mapping[str, Any],
+    get_docs: Callable[[], Iterable[DocT]] | None,
+) -> str:
+    """Check whether the settings of training fit a schedule of losses: training lasts until the
+    last loss begins, and epochs can be counted. For the arguments, see `find_unused_loss`. Returns
+    an error message, or an empty string if there is no problem."""
+    if not isinstance(loss, LossSchedule):
+        return ""
+    if loss.unit == "epochs" and training["max_epochs"] < 0:
+        return (
+            "loss: expected a schedule with steps, as a streamed corpus (training.max_epochs = "
+            f"{training['max_epochs']}) has no epochs, got epochs = {list(loss.ends)}: an epoch "
+            "is as long as the docs that are read to initialize, at most 100"
+        )
+    return find_unused_loss(loss, training, get_docs)
 
 
 def find_unused_loss(

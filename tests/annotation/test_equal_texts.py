@@ -15,6 +15,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.annotation.equal_texts import assign_folds, number_texts
+from spacy_costner.annotation.settings import Annotation
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.tags import Tags
 from spacy_costner.training.folds import (
@@ -136,7 +137,8 @@ def test_the_first_pass_divides_copies_as_one(n_copies: int) -> None:
 
 @pytest.mark.parametrize("n_copies", [1, 2, 3])
 def test_the_linear_part_divides_copies_as_one(n_copies: int) -> None:
-    folds, _ = divide_by_words(examples_of(docs_of([*range(40)] * n_copies)))
+    examples = examples_of(docs_of([*range(40)] * n_copies))
+    folds, _ = divide_by_words(examples, Annotation())
     assert [len(examples) for examples in folds] == [40 // N_LINEAR_FOLDS * n_copies] * 4
 
 

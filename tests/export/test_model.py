@@ -499,6 +499,27 @@ def test_without_memory_rare_words_are_left_out() -> None:
         assert name not in content_without_affixes(without.data)
 
 
+def test_long_prefixes_and_suffixes_are_published_like_words() -> None:
+    """Five characters may be a name, such as "Smith". Four characters stay without memory."""
+    nlp = make_pipeline(features={**FEATURES, "affixes": [4, 5]})
+    with_memory = make_web_model(nlp)
+    without = make_web_model(nlp, keep_memory=False)
+
+    words = values_of(with_memory.data, "ORTH", "LOWER", "caseless")
+    long_affixes = values_of(with_memory.data, "prefix5", "suffix5")
+    assert "Smith" in long_affixes and long_affixes - words
+    assert with_memory.n_words == len(words | long_affixes)
+    assert values_of(without.data, "prefix4", "suffix4")
+    assert not values_of(without.data, "prefix5", "suffix5")
+    assert without.n_words == 0
+
+
+def values_of(data: bytes, *names: str) -> set[str]:
+    """The values of columns of a model file."""
+    header, _ = take_apart(data)
+    return {v for column in header["columns"] if column["name"] in names for v in column["values"]}
+
+
 def content_without_affixes(data: bytes) -> bytes:
     """The header of a model file without its tokenizer and the values of prefixes and suffixes."""
     header, _ = take_apart(data)

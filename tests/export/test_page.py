@@ -121,6 +121,30 @@ def test_the_slider_starts_at_the_threshold(
     assert f'id="threshold" min="0.01" max="0.99" step="0.01" value="{start}"' in page
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("Threshold", {"threshold": 0.7}, "a threshold of 0.7"),
+        (
+            "Threshold",
+            {"threshold": 0.7, "labels": {"city": 0.2, "person": 0.9}},
+            "a threshold of 0.7 (0.2 for city, 0.9 for person)",
+        ),
+        ("Viterbi", {}, "the best path"),
+        ("Viterbi", {"bias": -0.5}, "the best path, with a bias of -0.5"),
+        ("Viterbi", {"labels": {"city": 2.0}}, "the best path, with a bias of 0 (2 for city)"),
+    ],
+)
+def test_the_page_says_how_entities_are_selected(
+    name: str, settings: dict[str, Any], expected: str
+) -> None:
+    """Labels may have thresholds or biases of their own."""
+    decoding = {"@misc": f"spacy_costner.{name}Decoding.v1", **settings}
+    web_model = make_web_model(make_pipeline(decoding=decoding))
+    text = re.sub(r"\s+", " ", ner_page(web_model, None, []))
+    assert f"As predicted by the pipeline: {expected}</label>" in text
+
+
 def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> None:
     result = run("page", fitted, "-o", tmp_path / "ner.html")
     assert re.search(r"ner.html: \d+ kB, \d+ kB gzipped", result.output)

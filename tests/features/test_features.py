@@ -13,6 +13,7 @@ from spacy.vocab import Vocab
 
 from spacy_costner.features import Features, Template
 from spacy_costner.features.gazetteers import Gazetteer
+from spacy_costner.features.template import ATTRIBUTES
 from spacy_costner.features.words import character_type, flag
 
 from ..support.linear import found_names
@@ -324,6 +325,7 @@ def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"windows": {"WORD": 1}}, r"windows: expected one of ORTH.*got 'WORD'"),
         ({"windows": {"ORTH": -1}}, r"windows\.ORTH: expected a whole number of at least 0"),
         ({"windows": {"_.": 1}}, r"windows: expected one of"),
+        ({"windows": {"CLUSTER": 1}}, r"windows: expected one of ORTH.*got 'CLUSTER'"),
         ({"bigrams": {"words": 1}}, r"bigrams: expected one of ORTH"),
         ({"bigrams": {"LOWER": 0}}, r"bigrams\.LOWER: expected a whole number of at least 1"),
         ({"bigrams": {"TAG": 1}}, r"bigrams: expected one of the kinds in windows, .*'TAG'"),
@@ -349,6 +351,13 @@ def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_templates_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"spacy_costner.Features: {message}"):
         Template(**settings)
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_spacy_has_each_attribute(attribute: str) -> None:
+    features = Features(Template(windows={attribute: 0}))
+    features.build_vocab(TRAIN)
+    assert len(features.find(NEW).rows) == sum(len(doc) for doc in NEW)
 
 
 def test_a_missing_gazetteer_is_named(tmp_path: Path) -> None:

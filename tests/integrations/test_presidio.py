@@ -169,6 +169,26 @@ def test_labels_of_a_span_ruler_that_sets_entities_are_among_the_labels(
     assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "drug"}
 
 
+def test_inner_nodes_of_a_label_tree_are_among_the_labels(
+    presidio: Any, saved: Path, tmp_path: Path
+) -> None:
+    """They are mapped like labels. With a high temperature, the model isn't sure of any label."""
+    tree: Any = {"anything": {"LOC": {}, "PERSON": {}, "sports-team": {}}}
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
+    decoding = {"@misc": "spacy_costner.MinCostDecoding.v1", "cost": cost, "tree": tree}
+    nlp = load(saved, decoding=decoding)
+    assert presidio.prepare(nlp) == {"LOC", "PERSON", "sports-team", "anything"}
+    nlp.get_pipe("ner").cfg["temperature"]["overall"] = 20.0
+    nlp.to_disk(tmp_path)
+
+    recognizer = presidio.CostnerRecognizer(tmp_path, mapping={"anything": "THING"})
+
+    results = recognizer.analyze(TEXTS[1], recognizer.supported_entities)
+    assert "THING" in [result.entity_type for result in results]
+    found_by_engine = make_analyzer(presidio, tmp_path, "en").analyze(TEXTS[1], language="en")
+    assert "anything" in [result.entity_type for result in found_by_engine]
+
+
 def test_spans_of_a_component_that_sets_no_entities_are_found(presidio: Any, saved: Path) -> None:
     """The component writes to `doc.spans` instead of `doc.ents`."""
     nlp = load(saved, spans_key="places")
@@ -271,6 +291,31 @@ def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
         assert as_tuples(results) == renamed
 
 
+@pytest.mark.parametrize("default_score", [0.05, 0.3, 0.9])
+def test_the_engine_returns_a_score_for_each_entity_with_any_default_score(
+    presidio: Any, doc_with_confidences: Doc, default_score: float
+) -> None:
+    """The entity ID of another component overlaps the guaranteed set, which has probabilities of
+    0.125 and 0.75. The default score says which of them loses tokens."""
+    from presidio_analyzer.nlp_engine import NerModelConfiguration
+
+    doc = doc_with_confidences
+    add_scored_spans(doc, "confidence_guaranteed", GUARANTEED)
+    doc.ents = [Span(doc, 3, 7, "ID")]
+    configuration = NerModelConfiguration(default_score=default_score)
+    configuration.model_to_presidio_entity_mapping = {
+        label: label for label in ("PER", "LOC", "ORG", "ID")
+    }
+    engine = presidio.CostnerNlpEngine(models=[], ner_model_configuration=configuration)
+
+    entities, scores = engine._get_entities(doc), engine._get_scores_for_entities(doc)
+
+    found = in_tokens(list(zip(entities, scores)))
+    assert found == in_tokens(presidio.find_scored_spans(doc, default_score))
+    assert len(entities) == len(scores)
+    assert {score for *_, label, score in found if label == "ID"} == {default_score}
+
+
 def test_the_engine_computes_no_alternatives(presidio: Any, trained: Language, saved: Path) -> None:
     """The same pipeline computes alternatives when it is used without Presidio."""
     analyzer = make_analyzer(presidio, saved, "en")
@@ -318,7 +363,8 @@ def test_a_label_that_presidio_has_no_entity_for_is_refused(
 ) -> None:
     """If Presidio is told to ignore the label, the other two entities of the model are found."""
     analyzer = make_analyzer(presidio, saved, "en")
-    settings = {"annotate_ents": True, "spans_key": None}
+    # Without `overwrite = False`, the ruler removes the other entities.
+    settings = {"annotate_ents": True, "spans_key": None, "overwrite": False}
     ruler = analyzer.nlp_engine.nlp["en"].add_pipe("span_ruler", config=settings)
     ruler.add_patterns([{"label": "drug", "pattern": "like"}])
     with pytest.raises(ValueError, match=r"expected a Presidio entity .* none for 'drug'"):

@@ -1,4 +1,4 @@
-/** Damaged model files. */
+/** Model files, and damaged ones. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 
 import { crc32 } from "../../spacy_costner/export/javascript/checksum.js";
-import { readModel } from "../../spacy_costner/export/javascript/model_file.js";
+import { readModel, VERSION } from "../../spacy_costner/export/javascript/model_file.js";
 
 const N_DAMAGES = 400;
 const golden = JSON.parse(await readFile(new URL("golden.json", import.meta.url), "utf8"));
@@ -65,6 +65,26 @@ test("the checksum is CRC-32", () => {
 
 test("a file that a server has decompressed is read", async () => {
   assert.ok((await readModel(content)).header.passes.length > 0);
+});
+
+test("a Buffer is read like a Uint8Array, even if it is a part of a larger one", async () => {
+  // A file with an array of floats, which must be aligned in memory
+  const floats = [0.5, -1e300];
+  const entry = { dtype: "float64", shape: [2], offset: 0 };
+  const header = Buffer.from(JSON.stringify({ arrays: { costs: entry } }));
+  const numbers = Buffer.alloc(8);
+  numbers.writeUInt32LE(VERSION);
+  numbers.writeUInt32LE(header.length, 4);
+  const numbersOfArray = Buffer.from(Float64Array.from(floats).buffer);
+  const body = join(Buffer.from("costner\n"), numbers, header, numbersOfArray);
+  const checksum = Buffer.alloc(4);
+  checksum.writeUInt32LE(crc32(body));
+  const bytes = join(body, checksum);
+  assert.deepEqual([...(await readModel(bytes)).arrays.costs], floats);
+  for (const nBytesBefore of [1, 8]) {
+    const buffer = Buffer.concat([Buffer.alloc(nBytesBefore), bytes]).subarray(nBytesBefore);
+    assert.deepEqual([...(await readModel(buffer)).arrays.costs], floats);
+  }
 });
 
 test("all damaged files are refused", async () => {

@@ -15,6 +15,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.annotation.tokens import TokenAttrs
+from spacy_costner.cli.watch import expected_text
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.doc_entropy import measure_docs
@@ -523,6 +524,14 @@ def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
     assert "Alarm: the model is less certain" in first.stdout
     assert "expected, optimistic" in first.stdout
     assert "PERSON" in first.stdout
+
+
+def test_the_expected_scores_of_a_label_all_do_not_replace_the_overall_scores() -> None:
+    scores_of_label = {"p": 0.25, "r": 0.5, "f": None}
+    expected = {"ents_p": 0.75, "ents_r": 1.0, "ents_f": 0.86}
+    text = expected_text({**expected, "ents_per_type": {"all": scores_of_label}}, "expected")
+    rows = [line.split() for line in text.splitlines()]
+    assert rows[1:] == [["all", "75.00", "100.00", "86.00"], ["all", "25.00", "50.00", "-"]]
 
 
 def test_watch_reads_files_in_order_and_draws_them(watched: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from spacy.training import Example
 from thinc.api import Optimizer
 
 from spacy_costner.annotation.equal_texts import text_id
+from spacy_costner.annotation.settings import Annotation
+from spacy_costner.annotation.spans import entities_as_spans
 from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_groups
 from spacy_costner.features.shares import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
@@ -70,9 +72,9 @@ def f_score(nlp: Language) -> float:
     return float(nlp.evaluate(examples(nlp, 40, 7))["ents_f"])
 
 
-def folds_of_linear_part(examples: list[Example]) -> dict[int, int]:
+def folds_of_linear_part(examples: list[Example], annotation: Annotation) -> dict[int, int]:
     """The fold of each text for the linear part of a hybrid model."""
-    _, fold_of_text = divide_by_words(examples)
+    _, fold_of_text = divide_by_words(examples, annotation)
     return fold_of_text
 
 
@@ -182,20 +184,28 @@ def test_the_first_pass_is_trained_on_soft_targets() -> None:
     assert first_pass.weights.rows.any()
 
 
+@pytest.mark.parametrize("spans_key", [None, "sc"])
 @pytest.mark.parametrize("find_folds", [find_first_pass_folds, folds_of_linear_part])
 def test_each_fold_has_docs_of_each_kind_of_targets(
-    find_folds: Callable[[list[Example]], dict[int, int]],
+    find_folds: Callable[[list[Example], Annotation], dict[int, int]], spans_key: str | None
 ) -> None:
     """In a corpus for distillation, all gold docs come after all docs with soft targets. Docs
-    without annotation may come first or last, too."""
+    without annotation may come first or last, too. With a `spans_key`, all docs have the entities
+    of another component."""
     nlp = pipeline()
     soft = with_soft_targets(trained(SPARSE, n_steps=1), examples(nlp, 24))
     gold = examples(nlp, 8, seed=1)
     unannotated: list[Example] = []
     for eg in examples(nlp, 8, seed=2):
         unannotated.append(Example(eg.predicted, eg.predicted.copy()))
+    if spans_key is not None:
+        for eg in gold:
+            entities_as_spans(eg.reference, spans_key)
+        for eg in unannotated:
+            eg.reference.set_ents([])
 
-    fold_of_text = find_folds([*soft, *unannotated, *gold])
+    annotation = Annotation(spans_key=spans_key)
+    fold_of_text = find_folds([*soft, *unannotated, *gold], annotation)
     n_folds = max(fold_of_text.values()) + 1
     for group in (soft, unannotated, gold):
         n_docs_of_fold = Counter(fold_of_text[text_id(eg.predicted)] for eg in group)

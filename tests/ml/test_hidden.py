@@ -1,6 +1,7 @@
 """The hidden layer over static vectors: scores, gradients, training, files, errors."""
 
 import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from spacy.util import fix_random_seed
 from spacy.vocab import Vocab
 from thinc.api import Adam, Config, Model, Optimizer
 
+from spacy_costner.annotation.spans import entities_as_spans
 from spacy_costner.features import CHARACTER_TYPES, Template
 from spacy_costner.features.words import character_type
 from spacy_costner.losses import sequential
@@ -455,6 +457,52 @@ def test_fit_trains_the_layer(
     assert loaded.evaluate(test)["ents_f"] == fitted.scores["ents_f"]
 
 
+WARM_UP = {
+    "@schedules": "warmup_linear.v1",
+    "initial_rate": 0.05,
+    "warmup_steps": 4,
+    "total_steps": 10_000,
+}
+FIRST_STEPS = {
+    "@schedules": "constant_then.v1",
+    "rate": 0.05,
+    "steps": 4,
+    "schedule": {"@schedules": "constant.v1", "rate": 0.0},
+}
+"""Schedules of the learning rate. It is 0 in the first step, and after the first four steps."""
+
+GROWING = {"@schedules": "compounding.v1", "start": 10, "stop": 100, "compound": 1.5}
+"""A schedule of the batch size."""
+
+
+@pytest.mark.parametrize("learn_rate", [WARM_UP, FIRST_STEPS], ids=["warm-up", "first steps"])
+@pytest.mark.parametrize("most_words", [TOGETHER, ALONE], ids=["together", "alone"])
+def test_fit_uses_schedules(
+    learn_rate: dict[str, Any], most_words: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For a layer that is trained alone, and for the second component, schedules begin anew. The
+    weights of each component are updated more than four times."""
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS_ALONE", most_words)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", BY_UPDATES)
+    config = fit_config(tmp_path)
+    config["training"]["optimizer"]["learn_rate"] = learn_rate
+    config["training"]["batcher"]["size"] = GROWING
+    # `fit` only trains several components with the same `spans_key`.
+    for path in tmp_path.glob("*.spacy"):
+        docs = DocBin().from_disk(path).get_docs(blank_vocab())
+        DocBin(docs=[entities_as_spans(doc, "sc") for doc in docs]).to_disk(path)
+    config["components"]["ner"]["spans_key"] = "sc"
+    config["components"]["second"] = deepcopy(config["components"]["ner"])
+    config["nlp"]["pipeline"] = ["ner", "second"]
+
+    fitted = fit(config, tmp_path / "output")
+
+    for name in ("ner", "second"):
+        assert fitted.outcomes[name].n_steps > 4
+        assert layer(fitted.nlp.get_pipe(name).model).weights.outer.any()
+    assert fitted.outcomes["ner"].n_steps == fitted.outcomes["second"].n_steps
+
+
 @pytest.mark.slow
 def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
     config = fit_config(tmp_path)
@@ -462,6 +510,22 @@ def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
     assert fitted.scores["ents_f"] > 0.9
     with pytest.raises(ValueError, match="`n_seeds`: expected 1 with `cache` and a hidden layer"):
         fit(config, tmp_path / "output", cache=tmp_path / "cache", n_seeds=2)
+
+
+@pytest.mark.parametrize("most_words", [TOGETHER, ALONE], ids=["together", "alone"])
+def test_a_cache_changes_only_weights_of_small_corpora(
+    most_words: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a cache, the layer is trained together with the other weights. In memory, it is only if
+    the corpus has many words."""
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS_ALONE", most_words)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", BY_UPDATES)
+    config = fit_config(tmp_path)
+    outer: list[numpy.ndarray] = []
+    for cache in (None, tmp_path / "cache"):
+        fitted = fit(config, tmp_path / "output", cache=cache)
+        outer.append(layer(fitted.nlp.get_pipe("ner").model).weights.outer)
+    assert numpy.array_equal(*outer) is (most_words == TOGETHER)
 
 
 def fit_config(folder: Path) -> Config:
@@ -539,6 +603,38 @@ def test_an_added_label_changes_no_score(updated_pipeline: Updated) -> None:
     assert layer(ner.model).weights.outer.shape == (16, len(after.start))
 
 
+def test_an_optimizer_trains_a_layer_with_added_labels() -> None:
+    """The optimizer has moments and averages of the smaller layer. The label is added by `update`,
+    as for a streamed corpus."""
+    nlp, train, _ = pipeline()
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.05))
+    nlp.update(train, sgd=optimizer)
+    hidden = layer(nlp.get_pipe("ner").model)
+    n_tags = hidden.weights.outer.shape[1]
+    new = examples_of(nlp, [(train[0].text, "B-DRUG O")])
+
+    for _ in range(2):
+        nlp.update([*train, *new], sgd=optimizer)
+
+    assert hidden.weights.outer[:, n_tags:].any()
+    with nlp.use_params(optimizer.averages):
+        assert hidden.weights.outer[:, n_tags:].any()
+        assert_array_equal(hidden.weights.outer, optimizer.averages[hidden.id, "outer"])
+
+
+def test_an_optimizer_trains_a_layer_that_is_initialized_again() -> None:
+    """With the averages of the first training, the new layer would not begin with zeros."""
+    nlp, train, _ = pipeline()
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.05))
+    nlp.update(train, sgd=optimizer)
+
+    nlp.initialize(lambda: train, sgd=optimizer)
+
+    hidden = layer(nlp.get_pipe("ner").model)
+    with nlp.use_params(optimizer.averages):
+        assert not hidden.weights.outer.any()
+
+
 def saved_weights(**changes: Any) -> bytes:
     """The saved weights of a layer of 4 units, with changes."""
     weights = {"inner": (6, 4), "bias": (4,), "outer": (4, 3)}
@@ -565,6 +661,25 @@ def test_a_layer_of_another_width_is_refused() -> None:
     assert loaded.weights.inner.shape == (6, 4)
     with pytest.raises(ValueError, match=r"expected weights of shapes \[\(6, 5\)"):
         HiddenLayer(5).from_bytes(saved_weights())
+
+
+@pytest.mark.parametrize("settings", [{"hidden": 8}, {"hidden_window": 0}, {"hidden_window": 2}])
+def test_another_size_at_load_is_refused(
+    settings: dict[str, int], updated_pipeline: Updated, tmp_path: Path
+) -> None:
+    """The layer was trained with 16 units and a window of 1."""
+    updated_pipeline.nlp.to_disk(tmp_path)
+    config = {"components": {"ner": {"model": settings}}}
+    message = r"ner.model: .*hidden layer: expected .*train again for another hidden or hidden_win"
+    with pytest.raises(ValueError, match=message):
+        spacy.load(tmp_path, config=config)
+    spacy.load(tmp_path, config={"components": {"ner": {"model": {"hidden_window": 1}}}})
+
+
+def test_a_layer_of_another_number_of_tags_is_refused() -> None:
+    assert HiddenLayer(4).from_bytes(saved_weights(), n_rows=6, n_tags=3).is_allocated
+    with pytest.raises(ValueError, match=r"expected weights of shapes .*\(4, 5\)\], got"):
+        HiddenLayer(4).from_bytes(saved_weights(), n_rows=6, n_tags=5)
 
 
 # Settings

@@ -359,6 +359,10 @@ def test_a_node_of_the_tree_is_predicted_where_its_labels_are_equally_likely(
         assert [ent.label_ for ent in doc.ents] == ["name"]
         assert doc.ents[0]._.confidence == pytest.approx(1, abs=1e-3)
         assert pipeline_of_tree.get_pipe("ner").labels == ("LOC", "PERSON", "sports-team")
+        assert pipeline_of_tree.get_pipe("ner").inner_nodes == ("name",)
+    without_tree = load(unsure, decoding={**MIN_COST, "tree": None})
+    assert without_tree.get_pipe("ner").inner_nodes == ()
+    assert load(unsure).get_pipe("ner").inner_nodes == ()
 
 
 @pytest.mark.parametrize(

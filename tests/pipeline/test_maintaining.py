@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.pipeline.tok2vec import Tok2VecListener
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import fix_random_seed
 
@@ -144,6 +144,23 @@ def test_a_component_sourced_into_another_pipeline_answers_the_same(trained: Lan
     assert predict_entities(loaded) == expected
     for label in loaded.get_pipe("names").labels:
         assert label in loaded.vocab.strings
+
+
+def test_messages_have_the_name_of_a_component_that_was_renamed() -> None:
+    """It's sourced under another name, and renamed later."""
+    nlp = spacy.blank("xx")
+    ner: Any = nlp.add_pipe("ner", name="names", source=pipeline(spans_key="sc"))
+    doc = nlp.make_doc("Kim left")
+    doc.spans["sc"] = [Span(doc, 0, 1, "PERSON"), Span(doc, 0, 2, "PERSON")]  # overlap
+    overlapping = [Example(nlp.make_doc(doc.text), doc)]
+    with pytest.raises(ValueError, match=r"^names: "):
+        ner.initialize(lambda: overlapping)
+
+    nlp.rename_pipe("names", "people")
+
+    assert ner.name == ner.objective.name == "people"
+    with pytest.raises(ValueError, match=r"^people: "):
+        ner.initialize(lambda: overlapping)
 
 
 def test_components_before_it_annotate_in_training(monkeypatch: pytest.MonkeyPatch) -> None:

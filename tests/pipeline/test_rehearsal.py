@@ -8,7 +8,7 @@ import numpy
 import pytest
 from spacy.language import Language
 from spacy.training import Example
-from thinc.api import fix_random_seed
+from thinc.api import Adam, fix_random_seed
 
 from spacy_costner.pipeline.rehearsal import rehearsal_targets
 from spacy_costner.tags import Tags
@@ -17,12 +17,14 @@ from spacy_costner.types import Constraints, LossResult, Potentials
 
 from .. import oracle
 from ..support.batches import random_potentials
+from ..support.config import FEATURES
 from ..support.gradients import check_loss_gradient
-from ..support.linear import SPARSE
+from ..support.linear import HYBRID, SPARSE
 from ..support.pipelines import TEXTS, examples, pipeline, train
 
 LENGTHS = [3, 0, 1, 4]
 LINEAR = {"model": SPARSE}
+WITH_VECTORS = {**FEATURES, "include_static_vectors": True}
 
 
 def student_and_teacher(
@@ -128,6 +130,42 @@ def learn_mordor(settings: dict[str, Any], *, rehearse: bool) -> tuple[Language,
     assert [ent.label_ for ent in nlp("Mordor burns").ents] == ["GPE"]
     assert ner.labels == ("LOC", "PERSON", "sports-team", "GPE")
     return nlp, ner.rehearse(raw)["ner"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {**SPARSE, "features": {**FEATURES, "memory": {"LOWER": 1}, "document": {"LOWER": 1}}},
+        {**SPARSE, "features": WITH_VECTORS, "dropout": 0.5},
+        {**SPARSE, "features": WITH_VECTORS, "hidden": 8},
+        {**HYBRID, "features": {**FEATURES, "memory": {"LOWER": 1}}, "part_dropout": 0.5},
+        {**HYBRID, "features": WITH_VECTORS, "linear_epochs": 2},
+    ],
+    ids=["memory and two passes", "vectors", "hidden layer", "hybrid", "hybrid with folds"],
+)
+def test_the_loss_of_an_unchanged_model_on_its_training_texts_is_0(model: dict[str, Any]) -> None:
+    """In training, features, vectors, hidden units and parts of a hybrid are dropped, and the label
+    memory and the folds ignore what was learned from a doc. Rehearsal preserves predictions, in
+    which none of this happens. An update isn't left out: the loss of a changed model has a
+    gradient."""
+    fix_random_seed(0)
+    nlp = pipeline(model=model)
+    rng = numpy.random.default_rng(0)
+    for eg in examples(nlp):
+        for word in eg.reference:
+            nlp.vocab.set_vector(word.text, rng.normal(size=4))
+    train(nlp)
+    ner: Any = nlp.get_pipe("ner")
+    nlp.resume_training()
+    raw = [Example.from_dict(nlp.make_doc(text), {}) for text in TEXTS]
+
+    assert ner.rehearse(raw)["ner"] == pytest.approx(0, abs=1e-9)
+
+    ner.update([Example.from_dict(nlp.make_doc(TEXTS[0]), {"entities": []})], sgd=Adam(0.1))
+    before = ner.rehearse(raw)["ner"]
+    for _ in range(10):
+        ner.rehearse(raw, sgd=Adam(0.01))
+    assert 0 < ner.rehearse(raw)["ner"] < before
 
 
 def test_without_resume_training_nothing_is_rehearsed() -> None:

@@ -312,6 +312,9 @@ def test_a_bias_that_was_edited_in_cfg_gives_way_to_a_config_edited_later(
     assert load(tmp_path).get_pipe("ner").cfg["decoding"]["bias"] == 5.0
     edited = load(tmp_path, **{"decoding.bias": 1 / 3})
     assert edited.get_pipe("ner").cfg["decoding"]["bias"] == 1 / 3
+    # As docs/decoding.md says, an override that equals the saved config isn't noticed.
+    equal = load(tmp_path, **{"decoding.bias": 2 / 3})
+    assert equal.get_pipe("ner").cfg["decoding"]["bias"] == 5.0
 
 
 # What a model survives. Each function copies a pipeline in another way, in a folder for its files.

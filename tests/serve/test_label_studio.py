@@ -107,6 +107,19 @@ def test_annotations_are_saved_changed_and_deleted(backend: LabelStudioBackend) 
     assert not backend.session.store.answers
 
 
+@pytest.mark.parametrize(
+    "text", ["https://example.org/a", "letter.pdf", "Ana left <b>Oslo</b>.", "data/upload/1.txt"]
+)
+def test_texts_that_look_like_something_else_are_saved_without_entities(
+    text: str, backend: LabelStudioBackend
+) -> None:
+    """The labeling config says that the task has the text itself."""
+    backend.webhook(webhook("ANNOTATION_CREATED", 7, text, result=[]))
+    (answer,) = backend.session.store.answers.values()
+    assert (answer.task.text, answer.task.spans) == (text, [])
+    assert not backend.session.unsaved
+
+
 def test_annotations_of_one_of_two_people_are_deleted(backend: LabelStudioBackend) -> None:
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0]))
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=7))

@@ -509,6 +509,20 @@ def test_advice_is_to_add_texts_if_evaluation_texts_are_too_few(
     assert advice in session.status()["advice"]
 
 
+def test_the_first_model_comes_after_ten_texts_without_evaluation_texts(tmp_path: Path) -> None:
+    """Of the first 12 texts 2 are evaluation texts, which docs/serve.md says."""
+    session = make_session(tmp_path)
+    for n_annotated in range(1, 13):
+        assert session.train() is None
+        answer_next(session, 1)
+        n_evaluation = n_annotated // 5
+        n_more = 10 - (n_annotated - n_evaluation)
+        advice = session.status()["advice"]
+        assert advice.startswith(f"Annotate {n_more} more texts for a first model.") == (n_more > 0)
+        assert ("Evaluation texts don't count" in advice) == (n_more > 0)
+    assert session.train() is not None
+
+
 def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:
     """A first model needs `LEAST_TEXTS` = 10 texts. Nothing has been measured, so there is no
     corpus for the option --dev."""

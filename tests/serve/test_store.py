@@ -153,7 +153,8 @@ def test_a_line_that_a_crash_has_cut_off_is_removed(n_bytes: int, tmp_path_facto
     save(store, second, PERSON)
     os.truncate(store.train_path, size + n_bytes)
 
-    again = AnnotationStore(store.folder)
+    with pytest.warns(UserWarning, match=r"train\.jsonl: the last line is cut off and is removed"):
+        again = AnnotationStore(store.folder)
 
     assert [*again.answers] == [first]
     save(again, second)
@@ -172,10 +173,46 @@ def test_a_line_that_a_crash_has_cut_off_is_removed(n_bytes: int, tmp_path_facto
         (b'{"text": "Ana", "spans": [{"start": 0}', True),
         ('{"text": "Andr\u00e9"'.encode()[:-2], True),  # within a character
         (b"\0\0\0", True),  # a file system may write these after a power failure
+        (b'{"text": "An\0\0\0', True),
+        (b'{"text": "Ana", "spans": []]', False),  # mistakes of people
+        (b'{"text": "Ana" "spans": []}', False),
+        (b'{"text": "Ana", "spans": [],}', False),
+        (b'{"text": "Ana, "spans": []}', False),
+        (b'{"text": "Ana", "meta": {"key": "text-7}}', False),
+        (b"{'text': 'Ana'}", False),
+        (b'{"text": "C:\\data"}', False),
+        (b'{"text": "\\u12"}', False),
+        (b'{"text": "Ana", "label": truth}', False),
+        (b'{"text": "Ana", "score": 0.5.}', False),
+        (b"Ana", False),
     ],
 )
 def test_only_a_line_that_is_not_json_is_removed_as_cut_off(line: bytes, is_cut: bool) -> None:
     assert is_cut_off(line) is is_cut
+
+
+CUT_LINE = (
+    '{"text": "C\\u00e9, \\ud83d\\ude00", "x": [true, false, null, -1.5e-07], "y": {"z": []}}'
+)
+
+
+@pytest.mark.parametrize("n_characters", range(1, len(CUT_LINE)))
+def test_each_beginning_of_a_line_is_cut_off(n_characters: int) -> None:
+    assert json.loads(CUT_LINE)
+    assert is_cut_off(CUT_LINE[:n_characters].encode())
+    assert not is_cut_off(CUT_LINE.encode())
+
+
+def test_a_last_line_with_a_mistake_is_named_and_stays(tmp_path: Path) -> None:
+    """An editor may write the last line without an end. It is no answer that was cut off."""
+    store = make_store(tmp_path)
+    save(store, keys(store, is_evaluation=False)[0], PERSON)
+    with store.train_path.open("ab") as file:
+        file.write(b'{"text": "Ana left" "spans": []}')
+    content = store.train_path.read_bytes()
+    with pytest.raises(CorpusError, match=r"train\.jsonl, line 2: expected JSON"):
+        AnnotationStore(tmp_path)
+    assert store.train_path.read_bytes() == content
 
 
 def test_an_answer_without_a_line_end_is_an_answer(tmp_path: Path) -> None:
@@ -434,7 +471,8 @@ def test_history_and_settings_are_kept(tmp_path: Path) -> None:
     store.add_to_history({"f": None})
     with (tmp_path / "history.jsonl").open("a") as file:
         file.write('{"f"')
-    again = AnnotationStore(tmp_path)
+    with pytest.warns(UserWarning, match=r"""history\.jsonl: the last line .* removed: '{"f"'"""):
+        again = AnnotationStore(tmp_path)
     assert again.settings == {"labels": ["PER"], "lang": "en"}
     assert again.history == [{"f": 0.5}, {"f": None}]
     assert json.loads((tmp_path / "settings.json").read_text("utf8")) == again.settings

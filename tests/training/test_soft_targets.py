@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.tags import Tags
@@ -292,6 +293,26 @@ def test_docs_of_other_tokens_keep_their_gold() -> None:
 
     assert value == expected > 0
     assert_allclose(gradient.emissions, expected_gradient.emissions)
+
+
+@pytest.mark.parametrize("method", ["update", "resume"])
+def test_an_added_label_is_trained_by_soft_targets(method: str) -> None:
+    """No entity has the label Y, but the teacher knows it. The label Z is only in the gold of a doc
+    with soft targets, which doesn't count."""
+    nlp, examples = initialized()
+    ner: Any = nlp.get_pipe("ner")
+    ner.add_label("Z")
+    eg = examples[0]
+    teach(eg, Tags(["X", "Y"]), seed=0)
+    eg.reference.set_ents([Span(eg.reference, 0, 1, "Z")])
+
+    if method == "update":
+        ner.update([eg], sgd=Adam(0.01))
+    else:
+        ner.resume(lambda: [eg])
+
+    assert ner.labels == ("X", "Z", "Y")
+    assert ner.cfg["untrained"] == ["Z"]
 
 
 def test_weights_of_docs_are_read() -> None:

@@ -183,6 +183,43 @@ def test_without_a_limit_or_a_schedule_nothing_is_read() -> None:
     assert find_unused_loss(single_loss, {**UNLIMITED, "max_steps": 1}, refuse_to_read) == ""
 
 
+@pytest.mark.parametrize("model", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("ends", "n_warnings"), [({"epochs": [0.5, 1.5]}, 1), ({"steps": [1, 2]}, 0)]
+)
+def test_a_schedule_in_epochs_of_a_streamed_corpus_is_found(
+    ends: dict[str, Any], n_warnings: int, model: str, corpus: Path, tmp_path: Path
+) -> None:
+    """`initialize` only sees the first 100 docs of a stream. It warns, and `check` finds it."""
+    config = config_of(corpus, {"steps": [1]}, max_epochs=-1, max_steps=5)
+    config["components"]["ner"]["loss"] = three_losses(**ends)
+    if model == "sparse":
+        config = change_config(config, SPARSE_CONFIG)
+    config.to_disk(tmp_path / "config.cfg")
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        init_nlp(config)
+    findings = check(tmp_path / "config.cfg").findings
+
+    message = (
+        "loss: expected a schedule with steps, as a streamed corpus (training.max_epochs = -1) has "
+        "no epochs, got epochs = [0.5, 1.5]: an epoch is as long as the docs that are read to "
+        "initialize, at most 100"
+    )
+    messages = [str(warning.message) for warning in warned]
+    assert messages.count(f"ner: {message}") == n_warnings
+    assert [finding.message for finding in findings].count(message) == n_warnings
+    assert not any(NEVER in text for text in messages)
+
+
+def three_losses(**ends: Any) -> dict[str, Any]:
+    """A schedule of three losses with these `epochs` or `steps`."""
+    block = make_loss(["Sequential", "SoftmaxMargin", "Sequential"])
+    del block["epochs"]
+    return {**block, **ends}
+
+
 def refuse_to_read() -> Iterator[Any]:
     raise AssertionError("expected that no doc is read")
 

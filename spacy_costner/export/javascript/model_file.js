@@ -180,8 +180,9 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
     );
   }
   if (dtype === "float64") {
-    // Copy the bytes, because a Float64Array must be aligned to 8 bytes.
-    return new Float64Array(content.slice(offset, end).buffer);
+    // Copy the bytes, because a Float64Array must be aligned to 8 bytes. The method `slice` of a
+    // Buffer in Node doesn't copy.
+    return new Float64Array(new Uint8Array(content.subarray(offset, end)).buffer);
   }
 
   // Move byte b of number i to its position in memory, which is little-endian, too.

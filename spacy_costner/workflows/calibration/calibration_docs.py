@@ -11,6 +11,7 @@ from thinc.types import Floats1d, Ints1d
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.guaranteed_sets import group_of
 from ..corpora import corpus_path
+from ..evaluation.predictions import sources_of_settings
 from ..evaluation.recurrence import KnownText, is_same_path, units_of_docs
 from ..evaluation.valid_data import is_fully_annotated
 from ..sampling.drawing import Drawing, check_annotated, check_drawn_by, read_drawings
@@ -31,16 +32,14 @@ def note_earlier_uses(nlp: Language, source: str) -> list[str]:
     source (str): The path of the calibration docs.
     RETURNS (list[str]): One sentence for each earlier use.
     """
-    # `calibrate` and `tune` record the path of the docs that the scores in the meta were measured
-    # on.
-    measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
-    path_of_use = {
-        "are the development docs of training": corpus_path(nlp.config.interpolate(), "dev_corpus"),
-        "were used to calibrate or tune": measured_on.get("source"),
+    dev_path = corpus_path(nlp.config.interpolate(), "dev_corpus")
+    paths_of_use = {
+        "are the development docs of training": [] if dev_path is None else [dev_path],
+        "were used to calibrate or tune": sources_of_settings(nlp),
     }
     notes = []
-    for use, path in path_of_use.items():
-        if path is not None and is_same_path(path, source):
+    for use, paths in paths_of_use.items():
+        if any(is_same_path(path, source) for path in paths):
             notes.append(f"{source} {use}, and may be too easy.")
     return notes
 

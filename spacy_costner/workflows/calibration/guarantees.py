@@ -180,8 +180,9 @@ def guarantee(
         drawings=n_drawings,
     )
 
-    turn_on_confidence(nlp, ner)
-    ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
+    notes += turn_on_confidence(nlp, ner)
+    reading = find_reading(nlp, name, used_examples, scored_spans.docs, file_tokens=file_tokens)
+    ner.set_reading(reading, nlp.tokenizer)
     ner.meta = nlp.meta  # `set_guarantee` also writes the guarantee to this dictionary.
     earlier_promise = ner.guarantee
     ner.set_guarantee(promise)

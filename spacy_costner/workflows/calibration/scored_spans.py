@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
 from thinc.types import Array1d, ArrayXd, Floats1d, Ints1d
@@ -24,6 +25,7 @@ from ...pipeline.guaranteed_sets import guarantee_scores
 from ...pipeline.promises import Terms
 from ...progress import progress
 from ...ragged import ranges
+from ...readers import as_spacy_applies
 from ...tags import Entities, concatenate_entities
 from ..evaluation.predictions import DevPredictions, predict_dev
 
@@ -48,6 +50,8 @@ class ScoredSpans(NamedTuple):
     n_misaligned (int): The number of annotated entities that don't begin and end with tokens of the
         pipeline. No set finds them, unless an entity only has to be covered.
     n_presets (int): The number of preset entities.
+    docs (list[Doc]): The docs as passed to the component, with only their tokens and sentence
+        starts.
     """
 
     spans: ArrayXd
@@ -55,6 +59,7 @@ class ScoredSpans(NamedTuple):
     entropies: Floats1d
     n_misaligned: int
     n_presets: int
+    docs: list[Doc]
 
 
 class Presets(NamedTuple):
@@ -83,13 +88,15 @@ def score_spans(
         `leave_out_unusable`.
     terms (Terms): The terms of the guarantee. They determine the scores and when an entity is
         found.
-    RETURNS (ScoredSpans): The spans, the entities, and each doc's score for the shift test.
+    RETURNS (ScoredSpans): The spans, the entities, the docs, and each doc's score for the shift
+        test.
     """
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
     n_misaligned = 0
     n_presets = 0
+    docs: list[Doc] = []
     n_docs = 0  # the number of docs in previous batches
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
         # All candidate spans in the batch. Shape of their scores: (S,)
@@ -132,6 +139,8 @@ def score_spans(
         entropies.append(dev.entropies())
         n_misaligned += len(dev.misaligned.begin)
         n_presets += len(presets.entities.begin)
+        # The docs of all batches with the tensors of earlier components wouldn't fit in memory.
+        docs += [as_spacy_applies(eg.predicted) for eg in dev.originals]
         n_docs += len(batch)
     return ScoredSpans(
         numpy.concatenate(span_tables),
@@ -139,6 +148,7 @@ def score_spans(
         numpy.concatenate(entropies),
         n_misaligned,
         n_presets,
+        docs,
     )
 
 

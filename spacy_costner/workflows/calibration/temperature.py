@@ -133,7 +133,9 @@ def calibrate(
     faults = find_faults(nlp, ner, examples, source)
     predictions = predict_dev(nlp, ner, examples)
     # Record how these docs were read, so that `watch` reads docs in the same way.
-    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
+    docs = [eg.predicted for eg in predictions.originals]
+    reading = find_reading(nlp, name, examples, docs, file_tokens=file_tokens)
+    ner.set_reading(reading, nlp.tokenizer)
     # All docs were predicted by the same model, so there is a single set of predictions.
     calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
     tempered = predictions.with_temperature(calibration.temperature)
@@ -172,7 +174,7 @@ def calibrate_on(
     temperature = fit_temperature(judged_sets, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
-    turn_on_confidence(nlp, ner)
+    key_notes = turn_on_confidence(nlp, ner)
 
     docs: list[Doc] = []
     entropies_of_sets: list[Floats1d] = []
@@ -197,7 +199,7 @@ def calibrate_on(
         log_loss_before=mean_log_loss(probs_before, is_correct),
         log_loss=mean_log_loss(probs, is_correct),
         reliability=reliability(probs, is_correct),
-        notes=[*note_misaligned(predictions), *find_extremes(temperature)],
+        notes=[*note_misaligned(predictions), *find_extremes(temperature), *key_notes],
     )
 
 

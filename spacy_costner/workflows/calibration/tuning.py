@@ -186,7 +186,9 @@ def tune(
         recall=recall,
         may_keep=may_keep,
     )
-    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
+    docs = [eg.predicted for eg in dev.originals]
+    reading = find_reading(nlp, name, examples, docs, file_tokens=file_tokens)
+    ner.set_reading(reading, nlp.tokenizer)
     scores = evaluate_dev(nlp, ner, dev)  # uses the decoding set by `tune_on`
     record_scores(nlp, scores, source, len(examples))
     return tuning._replace(notes=[*faults, *tuning.notes])

@@ -29,7 +29,7 @@ from ...readers.schemes import IO_WITHOUT_PREFIXES
 from ...tags import Tags
 from ...training.eval_frequency import Evaluations, count_evaluations
 from ...training.soft_targets import count_expected_entities, has_soft_targets
-from ...training.stages import find_unused_loss
+from ...training.stages import find_schedule_problem
 from ..components import get_component
 from ..corpora import corpus_path, find_corpora
 from ..evaluation.recurrence import KnownText, note_copies, note_known
@@ -154,7 +154,7 @@ def check(
     border_findings = check_sentence_starts(nlp, ner, corpora)
     findings = [*result.findings, *file_findings, *vector_findings, *border_findings]
     counted = None if is_linear(ner.model) else lambda: corpora["train"]
-    objection = find_unused_loss(ner.objective.loss, interpolated["training"], counted)
+    objection = find_schedule_problem(ner.objective.loss, interpolated["training"], counted)
     if objection:
         findings.append(Finding(WARNING, "config", objection))
     return result._replace(findings=join_findings(findings), corpora=summaries)

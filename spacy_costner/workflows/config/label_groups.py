@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations_with_replacement
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -51,21 +52,34 @@ def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
     Labels are assigned one by one, the most frequent first. Each label is added to the group with
-    the fewest overlaps. If there are more than `MAX_OVERLAP` overlaps per span even with this
-    group, a new group is created."""
+    the fewest overlaps, among the groups in which all labels would keep `MAX_OVERLAP`. If there is
+    no such group, a new one is created."""
     groups: list[list[str]] = []
-    for label, n_spans in corpus.label_counts.most_common():
-        # The number of overlaps between spans with this label and spans of each group
-        n_overlaps: list[int] = []
+    # The number of overlaps between the spans of each label and spans of other labels in its group
+    n_overlaps_of: dict[str, int] = {}
+    for label, _ in corpus.label_counts.most_common():
+        # The groups that the label can be added to, with the overlaps that their labels would have
+        possible_groups: list[tuple[int, dict[str, int], list[str]]] = []
         for group in groups:
-            n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
-        fewest_overlaps = min(n_overlaps, default=0)
-        if groups and fewest_overlaps <= MAX_OVERLAP * n_spans:
-            best_group = groups[n_overlaps.index(fewest_overlaps)]
+            n_overlaps = {label: 0}
+            for member in group:
+                n_overlaps[member] = n_overlaps_of[member] + corpus.overlaps[label, member]
+                n_overlaps[label] += corpus.overlaps[label, member]
+            if keep_limit(n_overlaps, corpus.label_counts):
+                possible_groups.append((n_overlaps[label], n_overlaps, group))
+        if possible_groups:
+            _, n_overlaps, best_group = min(possible_groups, key=itemgetter(0))
             best_group.append(label)
+            n_overlaps_of |= n_overlaps
         else:
             groups.append([label])
+            n_overlaps_of[label] = 0
     return [sorted(group) for group in groups]
+
+
+def keep_limit(n_overlaps: Mapping[str, int], label_counts: Mapping[str, int]) -> bool:
+    """Check that no label has more than `MAX_OVERLAP` overlaps per span."""
+    return all(n <= MAX_OVERLAP * label_counts[label] for label, n in n_overlaps.items())
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:

@@ -324,37 +324,57 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     return dict(as_json(scores))
 
 
-def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
+def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> list[str]:
     """Enable the confidences of a component, if they aren't already enabled. The component then
-    writes the probabilities of its entities to `doc.spans`, under a key that no other
-    `cost_sensitive_ner` uses. The setting is also written to the config of the pipeline.
+    writes the probabilities of its entities to `doc.spans`. The key is changed if another
+    `cost_sensitive_ner` has the same one, unless this component already writes to the key, and the
+    other one runs later and isn't calibrated. The setting is also written to the config of the
+    pipeline.
 
     nlp (Language): The pipeline, whose config is updated.
     ner (CostSensitiveNER): The component of `nlp`.
+    RETURNS (list[str]): A note if the key is changed, or an empty list.
     """
-    taken_keys = set()
+    component_of_key: dict[str, str] = {}  # the names of components whose keys are taken
+    runs_earlier = True
     for name, component in find_components(nlp).items():
-        if name != ner.name and component.confidence is not None:
-            taken_keys.add(component.confidence.spans_key)
+        if name == ner.name:
+            runs_earlier = False
+        elif component.confidence is not None:
+            is_calibrated = component.calibration_scores is not None
+            if ner.confidence is None or runs_earlier or is_calibrated:
+                component_of_key[component.confidence.spans_key] = name
     confidence = ner.confidence or Confidence()
-    if confidence.spans_key in taken_keys:
-        confidence = replace(confidence, spans_key=f"{ner.name}_confidence")
+    notes: list[str] = []
+    if confidence.spans_key in component_of_key:
+        other_name = component_of_key[confidence.spans_key]
+        key = f"{ner.name}_confidence"
+        notes.append(
+            f"{ner.name} now writes probabilities to doc.spans[{key!r}], because {other_name} "
+            f"writes to {confidence.spans_key!r}"
+        )
+        confidence = replace(confidence, spans_key=key)
     if confidence == ner.confidence:
-        return
+        return notes
     ner.set_confidence(confidence)
     block = {"@misc": "spacy_costner.Confidence.v1", **asdict(confidence)}
     nlp.get_pipe_config(ner.name)["confidence"] = block
+    return notes
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
-    """Write the scores of a pipeline that has changed since training to its meta. They replace the
-    scores from training in `nlp.meta["performance"]`.
+    """Write the scores of a pipeline that was calibrated or tuned to its meta. They replace the
+    scores from training in `nlp.meta["performance"]`. The docs are added to `sources_of_settings`.
 
     nlp (Language): The pipeline, whose meta is updated.
     scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
     source (str): The name of the scored docs, saved under "measured_on".
     n_docs (int): The number of scored docs.
     """
+    sources = sources_of_settings(nlp)
+    if source not in sources:
+        sources.append(source)
+    nlp.meta["tuned_on"] = sources
     performance = nlp.meta.setdefault("performance", {})
     # Like spaCy, only write scores that are already in the meta or have a weight in the config.
     names = set(performance)
@@ -363,3 +383,16 @@ def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs:
         if name in scores:
             performance[name] = scores[name]
     performance["measured_on"] = {"source": source, "docs": n_docs}
+
+
+def sources_of_settings(nlp: Language) -> list[str]:
+    """Return the names of all docs that a pipeline was calibrated or tuned on, in order of first
+    use: a new list.
+
+    nlp (Language): The pipeline. Its meta contains the names, under "tuned_on". Versions before
+        0.5.0 only saved the last name, in the scores.
+    """
+    if "tuned_on" in nlp.meta:
+        return [*nlp.meta["tuned_on"]]
+    measured_on = nlp.meta.get("performance", {}).get("measured_on")
+    return [] if measured_on is None else [measured_on["source"]]

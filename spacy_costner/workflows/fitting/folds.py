@@ -20,6 +20,7 @@ from thinc.api import Config
 from thinc.types import Array1d, Ints1d
 
 from ...annotation.equal_texts import assign_folds, number_texts
+from ...annotation.settings import Annotation
 from ...pipeline.component import CostSensitiveNER
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
@@ -142,6 +143,7 @@ def hold_out(
     n_folds: int,
     n_seeds: int = 1,
     seed: int | None = None,
+    annotation: Annotation = Annotation(),  # noqa: B008 (immutable)
     keeps_starts: bool = False,
     prepare_component: PrepareComponent | None = None,
     make_executor: MakeExecutor | None = None,
@@ -161,6 +163,7 @@ def hold_out(
     n_folds (int): Number of folds.
     n_seeds (int): Number of training runs per fold whose weights are averaged.
     seed (int | None): Random seed for assigning texts to folds: see `assign_folds`.
+    annotation (Annotation): Where the component reads the annotation of docs.
     keeps_starts (bool): Whether models may use the sentence starts of predicted docs.
     prepare_component (PrepareComponent | None): Callback that receives the component of each fold
         before it is initialized. It must be importable by workers.
@@ -174,7 +177,7 @@ def hold_out(
         from a trained pipeline, there are too few folds or texts (see `assign_folds`), a fold has
         no annotated tokens, or a worker failed.
     """
-    fold_of_doc = find_folds([eg.reference for eg in examples], n_folds, seed)
+    fold_of_doc = find_folds([eg.reference for eg in examples], n_folds, seed, annotation)
     training = FoldTraining(
         config,
         labels,
@@ -198,16 +201,22 @@ def hold_out(
     return [fold_of_run[run.name] for run in runs]
 
 
-def find_folds(docs: Sequence[Doc], n_folds: int, seed: int | None = None) -> Ints1d:
+def find_folds(
+    docs: Sequence[Doc],
+    n_folds: int,
+    seed: int | None = None,
+    annotation: Annotation = Annotation(),  # noqa: B008 (immutable)
+) -> Ints1d:
     """Assign docs to folds, keeping equal texts in the same fold. Texts without annotation are
-    divided separately, because a fold without annotated tokens can't be evaluated. For the
-    arguments and errors, see `assign_folds`. Shape: (docs,)"""
+    divided separately, because a fold without annotated tokens can't be evaluated. `annotation`
+    defines where the annotation is stored in docs. For the other arguments and errors, see
+    `assign_folds`. Shape: (docs,)"""
     text_of_doc = number_texts(docs)
-    has_annotation = numpy.asarray([doc.has_annotation("ENT_IOB") for doc in docs], dtype=bool)
+    has_annotation = numpy.asarray([annotation.is_annotated(doc) for doc in docs], dtype=bool)
     is_annotated = numpy.zeros(text_of_doc.max(initial=-1) + 1, dtype=bool)  # shape: (texts,)
     is_annotated[text_of_doc[has_annotation]] = True
     n_annotated = int(is_annotated.sum())
-    if n_annotated < n_folds:  # the annotation may be in `doc.spans`
+    if n_annotated < n_folds:  # some folds would have no annotated text in any case
         return assign_folds(text_of_doc, n_folds, seed)
     fold_of_text = numpy.zeros(len(is_annotated), dtype="int64")
     fold_of_text[is_annotated] = assign_folds(numpy.arange(n_annotated), n_folds, seed)

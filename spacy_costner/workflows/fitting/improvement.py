@@ -76,7 +76,7 @@ def improve(
     if fitted.has_dev:
         source = corpora.dev_source
         predictions = [predict_dev(nlp, ner, corpora.dev)]
-        reading = find_reading(nlp, ner.name, corpora.dev, file_tokens=file_tokens)
+        examples = corpora.dev
     else:
         source = HELD_OUT_FOLDS
         # Docs without tokens can't be predicted.
@@ -86,8 +86,10 @@ def improve(
         # The fold models don't see sentence starts in the predicted docs, even if the corpus
         # contains them: see `hold_out`.
         bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
-        reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
-    ner.set_reading(reading)
+        examples = replace_predicted(nonempty, bare_docs)
+    docs = [eg.predicted for predicted in predictions for eg in predicted.originals]
+    reading = find_reading(nlp, ner.name, examples, docs, file_tokens=file_tokens)
+    ner.set_reading(reading, nlp.tokenizer)
 
     if calibrate:
         calibration = calibrate_on(predictions, nlp, ner, source)
@@ -128,6 +130,7 @@ def predict_held_out(
         ner.labels,
         n_folds=N_HELD_OUT_FOLDS,
         n_seeds=n_seeds,
+        annotation=ner.annotation,
         desc="held-out folds",
     )
     return [fold.dev for fold in folds]

@@ -19,6 +19,7 @@ from thinc.api import Config
 
 from ...ml import WithHiddenLayer, hidden_layer_of, linear_part
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.learn_rate import make_optimizer
 from ...progress import progress
 from ...training.eval_frequency import without_evaluation
 from ...training.hidden import are_few_words, train_hidden_layer
@@ -188,7 +189,7 @@ def train_linear(
     """
     if cache is not None:
         return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
-    _, ner, training, _ = linear
+    nlp, ner, _, _ = linear
     examples = list(examples)
     if is_small is None:
         is_small = are_few(eg.reference for eg in examples)
@@ -223,7 +224,7 @@ def train_linear(
             ner.objective,
             ner.chain_tags,
             examples,
-            training["optimizer"],
+            make_optimizer(nlp),  # the schedules begin anew for the layer
             trained.progress,
         )
         if layer_trained.reason == INTERRUPTED:

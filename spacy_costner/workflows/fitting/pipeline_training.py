@@ -13,10 +13,12 @@ from spacy.training.loop import create_before_to_disk_callback, update_meta
 from spacy.vocab import Vocab
 
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.learn_rate import make_optimizer
 from ...pipeline.reading import lacks_sentence_starts
 from ...progress import phase
 from ...readers import KeptDocs
 from ...training.online import INTERRUPTED, TrainingResult
+from ...training.stages import resolve_batcher
 from ..config.trainable import components_to_fit
 from ..saved_strings import save_pipeline
 from .fit_corpora import FitCorpora
@@ -93,14 +95,15 @@ def train_components(
         """Save the current state of the pipeline after an epoch, without scores."""
         (ner,) = ners  # one component with a cache: see `check_fit_options`
         # Save the averaged weights, as `spacy train` does.
-        with nlp.use_params(training["optimizer"].averages or {}):
+        with nlp.use_params(settings["optimizer"].averages or {}):
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
 
     outcomes: dict[str, TrainingResult] = {}
+    settings = training
     for ner in ners:
         outcome = train_linear(
-            linear._replace(ner=ner),
+            linear._replace(ner=ner, training=settings),
             examples,
             n_seeds=n_seeds,
             cache=cache,
@@ -109,6 +112,9 @@ def train_components(
         outcomes[ner.name] = outcome
         if outcome.reason == INTERRUPTED:
             break
+        # The schedules of the optimizer and the batcher begin anew for the next component.
+        batcher = resolve_batcher(nlp.config.interpolate()["training"])
+        settings = {**training, "optimizer": make_optimizer(nlp), "batcher": batcher}
     return outcomes
 
 

@@ -6,8 +6,8 @@ samples. A design checks that the docs are a valid sample of the texts, and crea
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy
 from spacy.language import Language
@@ -18,6 +18,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...readers.files import shown
 from ..evaluation.recurrence import KnownText, check_new
 from .drawing import (
+    OF_LABEL_STUDIO,
     Drawing,
     SessionDrawing,
     check_drawn_by,
@@ -36,9 +37,24 @@ class SamplingDesign(Protocol):
     """The design of a sample of A annotated docs.
 
     times (Ints1d): The number of times each doc was drawn. Shape: (A,)
+    text_indices (Sequence[int] | None): The index of each doc among the nonempty texts, or None if
+        it is unknown.
     """
 
     times: Ints1d
+    text_indices: Sequence[int] | None
+
+    def select_texts(self, texts: Iterable[Doc]) -> Iterable[Doc]:
+        """Leave out texts that no doc could be drawn from.
+
+        texts (Iterable[Doc]): All texts.
+        YIELDS (Doc): The texts that the estimates are for.
+        """
+        ...
+
+    def notes(self) -> list[str]:
+        """Describe the texts that were left out by `select_texts`, after all were read."""
+        ...
 
     def make_sample(self, expected: Expectations) -> Sample:
         """Check that the docs were drawn from these texts, and create the sample.
@@ -89,8 +105,41 @@ class SessionDesign:
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[SessionDrawing]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
+        self.text_indices: Sequence[int] | None = None
         self._annotated = annotated
         self._drawings = drawings
+        self._n_left_out = 0
+
+    def select_texts(self, texts: Iterable[Doc]) -> Iterator[Doc]:
+        """See `SamplingDesign`. `serve` draws no evaluation text from a batch of a few texts. The
+        texts in the session's folder contain the number of their batch."""
+        batches_with_drawing = {drawing.addition for drawing in self._drawings}
+        if OF_LABEL_STUDIO in batches_with_drawing:  # not drawn in batches
+            yield from texts
+            return
+        other_batches: dict[int, list[Doc]] = {}
+        for doc in texts:
+            addition: Any = doc.user_data.get("addition")
+            is_of_session = type(addition) is int and "measures" in doc.user_data
+            if is_of_session and addition not in batches_with_drawing:
+                other_batches.setdefault(addition, []).append(doc)
+            else:
+                yield doc
+        for batch in other_batches.values():
+            if any(doc.user_data["measures"] for doc in batch):
+                # The evaluation texts haven't been annotated: `make_sample` raises an error.
+                yield from batch
+            else:
+                self._n_left_out += len(batch)
+
+    def notes(self) -> list[str]:
+        """See `SamplingDesign`."""
+        if not self._n_left_out:
+            return []
+        return [
+            f"{self._n_left_out:,} texts are left out, because they were added a few at a time, "
+            "without an evaluation text: the estimates are for the other texts"
+        ]
 
     def make_sample(self, expected: Expectations) -> Sample:
         """See `SamplingDesign`."""
@@ -104,7 +153,16 @@ class SimpleRandomDesign:
 
     def __init__(self, annotated: Sequence[Doc]) -> None:
         self.times = numpy.ones(len(annotated), dtype="int64")
+        self.text_indices: Sequence[int] | None = None
         self._annotated = annotated
+
+    def select_texts(self, texts: Iterable[Doc]) -> Iterable[Doc]:
+        """See `SamplingDesign`."""
+        return texts
+
+    def notes(self) -> list[str]:
+        """See `SamplingDesign`."""
+        return []
 
     def make_sample(self, expected: Expectations) -> Sample:
         """See `SamplingDesign`."""
@@ -120,8 +178,17 @@ class UnequalDesign:
 
     def __init__(self, annotated: Sequence[Doc], drawings: Sequence[Drawing]) -> None:
         self.times = numpy.asarray([drawing.times for drawing in drawings])
+        self.text_indices: Sequence[int] | None = [drawing.doc for drawing in drawings]
         self._annotated = annotated
         self._drawings = drawings
+
+    def select_texts(self, texts: Iterable[Doc]) -> Iterable[Doc]:
+        """See `SamplingDesign`."""
+        return texts
+
+    def notes(self) -> list[str]:
+        """See `SamplingDesign`."""
+        return []
 
     def make_sample(self, expected: Expectations) -> Sample:
         """See `SamplingDesign`."""

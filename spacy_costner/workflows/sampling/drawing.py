@@ -25,7 +25,7 @@ from ..evaluation.recurrence import KnownText
 from ..evaluation.valid_data import is_fully_annotated
 from .estimators import UNIFORM, Sample, draw_docs, drawing_probs
 from .expected_counts import expect_counts
-from .suggestions import CHOSEN_BY, proposal
+from .suggestions import CHOSEN_BY, proposal, task_metadata
 
 DIGITS_OF_DIGEST = 16
 """The number of hexadecimal digits of a digest. Digests are short because they are displayed in
@@ -195,13 +195,14 @@ class DrawnDoc(NamedTuple):
     drawing: Drawing
 
     def task(self, *, with_predictions: bool = False) -> Task:
-        """Create the annotation task for the doc.
+        """Create the annotation task for the doc, with the record of the drawing and the metadata
+        of the doc: see `task_metadata`.
 
         with_predictions (bool): Whether to pre-annotate the task with the predicted entities, which
             may influence annotators.
         RETURNS (Task): The task.
         """
-        extra = {"meta": self.drawing.to_dict()}
+        extra = {"meta": task_metadata(self.doc, self.drawing.to_dict())}
         if with_predictions:
             return proposal(self.doc, extra)
         # Remove the predicted entities. A task without annotation has no spans and no missing

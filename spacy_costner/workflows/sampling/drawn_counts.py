@@ -47,7 +47,8 @@ class Expectations(NamedTuple):
     annotated_counts (ExpectedCounts): The expected counts of each annotated doc.
         Shapes: (docs, labels), (docs,)
     predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
-    occurrences (list[int]): For each annotated doc, the number of texts that are equal to its text.
+    occurrences (list[int]): For each annotated doc, the number of texts that it matches: see
+        `expect_texts`.
     """
 
     docs: int
@@ -60,20 +61,27 @@ class Expectations(NamedTuple):
 
 
 def expect_texts(
-    nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
+    nlp: Language,
+    name: str,
+    texts: Iterable[Doc],
+    annotated: Sequence[Doc],
+    text_indices: Sequence[int] | None = None,
 ) -> Expectations:
     """Make predictions for all texts, sum their expected counts, and collect the expected counts of
-    the annotated docs. Annotated docs are matched by text, because docs with the same text have the
-    same expected counts.
+    the annotated docs. An annotated doc matches the text with its index or, if indices are unknown,
+    all texts with the same words: annotation tools may change whitespace. If a doc matches several
+    texts, its expected counts are those of an equal text, or of the first one if none is equal.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
     texts (Iterable[Doc]): All texts, without annotation.
     annotated (Sequence[Doc]): The annotated docs.
+    text_indices (Sequence[int] | None): The index of each annotated doc among the nonempty texts,
+        or None if it is unknown.
     RETURNS (Expectations): The expected counts.
     RAISES (ValueError): If all texts are empty.
     """
-    # The indices of the annotated docs, keyed by their text
+    # The indices of the annotated docs, keyed by their text without whitespace
     annotated_by_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
         annotated_by_text.setdefault(text_without_space(doc), []).append(i)
@@ -86,7 +94,6 @@ def expect_texts(
     n_docs = 0
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
-        n_docs += len(batch)
         batch_totals = counts.total()
         if totals is None:
             totals = batch_totals
@@ -95,9 +102,14 @@ def expect_texts(
         for i_in_batch, doc in enumerate(batch):
             digest_of_texts = add_text(digest_of_texts, doc)
             for i in annotated_by_text.get(text_without_space(doc), ()):
-                counts_of_annotated[i] = counts.of_doc(i_in_batch)
-                predicted[i] = entity_keys(doc)
+                if text_indices is not None and text_indices[i] != n_docs + i_in_batch:
+                    continue
                 occurrences[i] += 1
+                # Whitespace can change the predictions, for example if it contains a line break.
+                if i not in counts_of_annotated or doc.text == annotated[i].text:
+                    counts_of_annotated[i] = counts.of_doc(i_in_batch)
+                    predicted[i] = entity_keys(doc)
+        n_docs += len(batch)
     if totals is None:
         raise ValueError("expected texts with words, got none")
 

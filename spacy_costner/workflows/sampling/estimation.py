@@ -26,7 +26,7 @@ from .estimators import (
     Interval,
     Sample,
     drawings_for_half,
-    estimate_ratio,
+    estimate_rate,
     estimate_share,
     estimate_total,
     most_docs_with_any,
@@ -92,7 +92,7 @@ class LabelEstimate:
 class Estimate:
     """The estimated number of entities in texts, and the estimated scores of a pipeline on them.
 
-    docs (int): The number of texts.
+    docs (int): The number of texts. Texts that couldn't be drawn are left out: see `notes`.
     drawings (int): The number of draws.
     annotated (int): The number of distinct annotated docs.
     confidence (float): The probability that an interval contains the true value.
@@ -161,10 +161,12 @@ def estimate(
         )
 
     # Make predictions for the texts, and compute the sampling probabilities of the drawn docs.
-    expected = expect_texts(nlp, name, texts, annotated)
+    selected = design.select_texts(texts)
+    expected = expect_texts(nlp, name, selected, annotated, design.text_indices)
     sample = design.make_sample(expected)
 
     notes = note_known(known, annotated, "the drawn docs")
+    notes += design.notes()
     notes += find_unknown_labels(
         nlp,
         ner,
@@ -268,7 +270,7 @@ def measure_number(
     total = estimate_total(annotated, sample, confidence=confidence)
     # Without the model, multiply the entities per token in the annotated docs by the number of
     # tokens in all texts.
-    entities_per_token = estimate_ratio(
+    entities_per_token = estimate_rate(
         annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
     )
     total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))

@@ -171,15 +171,7 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
     estimates = _estimate_by_drawing(count, sample)
     total = estimates.mean(axis=-1)
     margin = _margin(estimates, sample, confidence)
-    # Delta method: a small change in the total changes its logarithm by change / total.
-    is_positive = total > 0
-    safe_total = numpy.where(is_positive, total, 1.0)
-    log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
-    # Prevent an overflow of `exp`.
-    factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
-    low = numpy.where(is_positive, total / factor, total - margin)
-    high = numpy.where(is_positive, total * factor, total + margin)
-    return Interval(total, low, high)
+    return _log_interval(total, margin)
 
 
 def estimate_ratio(
@@ -203,6 +195,23 @@ def estimate_ratio(
     """
     value, margin = _ratio_and_margin(numerator, denominator, sample, confidence)
     return Interval(value, value - margin, value + margin)
+
+
+def estimate_rate(
+    numerator: Count, denominator: Count, sample: Sample, *, confidence: float = 0.95
+) -> Interval:
+    """Estimate a ratio that can't be negative and has no upper limit, such as the number of
+    entities per token. The interval is computed on a log scale, as in `estimate_total`. See
+    `estimate_ratio` for the ratio and its margin.
+
+    numerator, denominator (Count): The counts. If the estimate of the denominator is 0, the rate is
+        0.
+    sample (Sample): The sample, with at least 2 draws.
+    confidence (float): The probability that the interval contains the true value. It is only exact
+        for large samples.
+    RETURNS (Interval): The estimate and its interval. Shape: (...)
+    """
+    return _log_interval(*_ratio_and_margin(numerator, denominator, sample, confidence))
 
 
 def estimate_share(
@@ -233,6 +242,21 @@ def estimate_share(
     odds_margin = numpy.minimum(odds_margin, MAX_LOG_MARGIN)
     low = numpy.where(has_odds, logistic(log_odds - odds_margin), value - margin)
     high = numpy.where(has_odds, logistic(log_odds + odds_margin), value + margin)
+    return Interval(value, low, high)
+
+
+def _log_interval(value: FloatsXd, margin: FloatsXd) -> Interval:
+    """Convert half the width of an interval to a log scale, so that the ends of the interval are
+    positive. Estimates that aren't positive have no logarithm, and their interval isn't converted.
+    Shapes: (...)"""
+    # Delta method: a small change in the value changes its logarithm by change / value.
+    is_positive = value > 0
+    safe_value = numpy.where(is_positive, value, 1.0)
+    log_margin = numpy.where(is_positive, margin / safe_value, 0.0)
+    # Prevent an overflow of `exp`.
+    factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
+    low = numpy.where(is_positive, value / factor, value - margin)
+    high = numpy.where(is_positive, value * factor, value + margin)
     return Interval(value, low, high)
 
 

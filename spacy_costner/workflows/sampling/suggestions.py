@@ -24,6 +24,7 @@ from ...decoding import Posterior
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.confidence import Confidence, prob_of
 from ...readers import Task, TaskSpan, doc_to_task
+from ...readers.documents import short_values
 from ..components import check_ents, find_components, get_component, run_before, sets_entities
 from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
@@ -126,6 +127,10 @@ UNCERTAINTY_MEASURES: dict[str, UncertaintyMeasure] = {
 CHOSEN_BY = "chosen_by"
 """The metadata key of docs that were suggested rather than drawn at random."""
 
+SAMPLING_KEYS = (CHOSEN_BY, "drawn_by", "drawings")
+"""The metadata keys that determine whether a doc was chosen by `suggest` or drawn by `serve` or
+`draw`. Each task has its own record, so the keys of an earlier record aren't copied to it."""
+
 PRICES = ("token", "doc")
 """The values of the argument `per` of `suggest`: "token" if the price of a doc depends on its
 tokens, or "doc" if all docs have the same price."""
@@ -151,7 +156,7 @@ class Suggestion(NamedTuple):
 
     doc_index (int): The index of the doc in the pool.
     score (float): The uncertainty about the doc. Without a model, see `suggest_first`.
-    doc (Doc): The doc, with the predicted entities if there is a model.
+    doc (Doc): The doc. With a model, a copy with the predicted entities.
     """
 
     doc_index: int
@@ -161,8 +166,21 @@ class Suggestion(NamedTuple):
     def task(self) -> Task:
         """Create a task from the doc, pre-annotated with the predicted entities. Without a model,
         the task has no annotation."""
-        meta = {"score": round(self.score, 4), "doc": self.doc_index, CHOSEN_BY: "suggest"}
-        return proposal(self.doc, {"meta": meta})
+        record = {"score": round(self.score, 4), "doc": self.doc_index, CHOSEN_BY: "suggest"}
+        return proposal(self.doc, {"meta": task_metadata(self.doc, record)})
+
+
+def task_metadata(doc: Doc, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Combine the metadata of a doc with the record of how it was chosen.
+
+    doc (Doc): The doc. Only short values in `doc.user_data` are used: see `short_values`.
+    record (Mapping[str, Any]): The record, whose values replace metadata with the same keys.
+    RETURNS (dict[str, Any]): The "meta" of the task, without other `SAMPLING_KEYS`.
+    """
+    metadata = short_values(doc.user_data)
+    for key in SAMPLING_KEYS:
+        metadata.pop(key, None)
+    return {**metadata, **record}
 
 
 def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
@@ -205,7 +223,7 @@ def suggest(
     name: str = "ner",
     annotated: Iterable[Doc] = (),
 ) -> list[Suggestion]:
-    """Choose the docs that are most worth annotating, and predict their entities.
+    """Choose the docs that are most worth annotating, and predict the entities of copies of them.
 
     nlp (Language): The trained pipeline.
     docs (Iterable[Doc]): The pool of docs without annotation or with preset entities. Docs without
@@ -333,13 +351,14 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure the uncertainty of a component about docs and the words in them. Earlier components
-    annotate the docs first. `docs` contains pairs of a doc's index and the doc. Returns a candidate
-    for each doc."""
+    """Measure the uncertainty of a component about copies of docs and the words in them. Earlier
+    components annotate the copies first. `docs` contains pairs of a doc's index and the doc.
+    Returns a candidate for each doc."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
     for batch in minibatch(docs, nlp.batch_size):
-        batch_docs = run_before(nlp, name, [doc for _, doc in batch])
+        copies = [doc.copy() for _, doc in batch]
+        batch_docs = run_before(nlp, name, copies)
         posterior = ner.posterior(batch_docs, preset=True)
         uncertainty = measure(ner, posterior)
         # Rounding errors may make an uncertainty slightly negative, which `choose_diverse` doesn't

@@ -28,7 +28,12 @@ from spacy_costner.workflows.calibration.temperature import (
     predict_best,
 )
 from spacy_costner.workflows.calibration.tuning import tune, use_decoding
-from spacy_costner.workflows.evaluation.predictions import DevPredictions, evaluate_dev, predict_dev
+from spacy_costner.workflows.evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    predict_dev,
+    turn_on_confidence,
+)
 
 from ...support.batches import random_potentials
 from ...support.pipelines import (
@@ -212,6 +217,17 @@ def test_calibration_changes_what_a_threshold_predicts_and_the_scores_in_the_met
     assert performance["measured_on"] == {"source": "dev.spacy", "docs": len(TEXTS)}
 
 
+def test_the_calibration_error_is_stored_in_the_meta_if_it_has_a_weight(unsure: Path) -> None:
+    nlp = load(unsure, scorer={"@scorers": "spacy_costner.confidence_scorer.v1"})
+    nlp.config["training"]["score_weights"] = {"ents_ece": None, "ents_reliability": None}
+
+    result = calibrate(nlp, examples(nlp))
+
+    performance = nlp.meta["performance"]
+    assert performance["ents_ece"] == pytest.approx(result.error, abs=1e-6)
+    assert len(performance["ents_reliability"]) == 10
+
+
 def test_where_the_error_rises_the_log_loss_is_said() -> None:
     """The error falls from 0.02 to 0.01 at first, and then rises to 0.03 in its place. The log loss
     falls from 0.5 to 0.25 in both."""
@@ -268,6 +284,28 @@ def test_two_calibrated_components_write_to_different_keys(unsure: Path) -> None
 
     assert nlp.get_pipe("ner").confidence.spans_key == "confidence"
     assert nlp.get_pipe("other").confidence.spans_key == "other_confidence"
+
+
+@pytest.mark.filterwarnings("ignore:other. doc.spans")
+def test_the_first_of_two_components_keeps_its_key(unsure: Path) -> None:
+    """Both have the default key, to which the first one writes. When the second one is calibrated,
+    it gets another key, and a note names it."""
+    nlp = load(unsure)
+    nlp.add_pipe("ner", "other", source=load(unsure))
+    other: Any = nlp.get_pipe("other")
+
+    result = calibrate(nlp, examples(nlp))
+
+    assert nlp(TEXTS[1]).spans["confidence"].attrs["component"] == "ner"
+    assert not any("doc.spans" in note for note in result.notes)
+    note = (
+        "other now writes probabilities to doc.spans['other_confidence'], because ner writes to "
+        "'confidence'"
+    )
+    assert turn_on_confidence(nlp, other) == [note]
+    assert nlp(TEXTS[1]).spans["confidence"].attrs["component"] == "ner"
+    assert nlp(TEXTS[1]).spans["other_confidence"].attrs["component"] == "other"
+    assert turn_on_confidence(nlp, other) == []
 
 
 def test_a_component_that_is_not_there_is_refused(unsure: Path) -> None:

@@ -15,6 +15,7 @@ from spacy.training import Example
 
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
+from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
 from spacy_costner.workflows import draw, guarantee
 from spacy_costner.workflows.calibration.calibration_docs import draw_uniformly
 from spacy_costner.workflows.calibration.scored_spans import SCORED_SPAN, score_spans
@@ -200,6 +201,30 @@ def test_a_promise_for_drawn_docs_is_saved(
     threshold = ner.guarantee.groups[""].threshold
     assert loaded.guarantee.groups[""].threshold == pytest.approx(threshold)
     assert replace(loaded.guarantee, groups={}) == replace(ner.guarantee, groups={})
+
+
+@pytest.mark.parametrize("form", TASK_FORMS)
+def test_drawn_docs_keep_their_groups(nlp: Language, tmp_path: Path, form: str) -> None:
+    """Tasks have the metadata of the texts, so the guarantee can be given by group. The records of
+    earlier choices are dropped, and the record of the drawing replaces values with its names."""
+    texts = make_texts(nlp)
+    for text in texts:
+        text.user_data |= {"source": "web" if len(text) > 5 else "news", "seed": 7, "n": 3}
+        text.user_data |= {"chosen_by": "suggest", "drawn_by": "costner serve"}
+    drawn = draw(nlp, texts, n=80, seed=1)
+    path = tmp_path / f"drawn{TASK_FORMS[form].suffix}"
+    save_tasks(path, (doc.task() for doc in drawn), form)
+
+    answers: list[Example] = []
+    for task_doc, drawn_doc in zip(read_docs(nlp, path, info=CorpusInfo()), drawn, strict=True):
+        eg = answer(nlp, drawn_doc)
+        eg.reference.user_data = task_doc.user_data
+        answers.append(eg)
+
+    for eg in answers:
+        assert eg.reference.user_data["seed"] == 1 and eg.reference.user_data["n"] == 3
+    result = guarantee(nlp, answers, miss=0.4, drawn=True, by_group="source")
+    assert {part.group for part in result.parts} == {"news", "web"}
 
 
 def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:

@@ -24,6 +24,7 @@ from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities
 from spacy_costner.workflows.apply.annotating import annotate
+from spacy_costner.workflows.calibration.calibration_docs import note_earlier_uses
 from spacy_costner.workflows.calibration.guarantees import guarantee
 from spacy_costner.workflows.calibration.scored_spans import score_spans, thresholds_to_find
 from spacy_costner.workflows.calibration.set_thresholds import find_part
@@ -34,7 +35,15 @@ from spacy_costner.workflows.reports.reporting import report
 
 from ...support.commands import run
 from ...support.linear import SPARSE
-from ...support.pipelines import TEXTS, examples, load, misaligned_examples, pipeline, train
+from ...support.pipelines import (
+    TEXTS,
+    examples,
+    load,
+    misaligned_examples,
+    numbered_examples,
+    pipeline,
+    train,
+)
 from ...support.posteriors import posterior
 from ...support.reports import page_without_figures
 from ...support.strategies import seeds
@@ -614,6 +623,35 @@ def test_it_is_an_error_if_no_docs_count(unsure: Path) -> None:
         guarantee(nlp, [example_with_missing_tag(nlp)], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
         guarantee(nlp, [], miss=0.1)
+
+
+def test_all_docs_that_were_used_to_calibrate_or_tune_are_noted(
+    unsure: Path, tmp_path: Path
+) -> None:
+    """The note needs a pipeline that is saved in between."""
+    nlp = load(unsure)
+    calibrate(nlp, examples(nlp), source="a.spacy")
+    nlp.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    for _ in range(2):
+        tune(nlp, examples(nlp), parameter="threshold", source="b.spacy")
+    assert nlp.meta["tuned_on"] == ["a.spacy", "b.spacy"]
+    assert nlp.meta["performance"]["measured_on"]["source"] == "b.spacy"
+
+    for source, n_notes in {"a.spacy": 1, "./b.spacy": 1, "c.spacy": 0}.items():
+        result = guarantee(nlp, numbered_examples(nlp, 20), miss=0.9, source=source)
+        note = f"{source} were used to calibrate or tune, and may be too easy."
+        assert result.notes.count(note) == n_notes
+
+
+def test_docs_that_an_earlier_version_was_tuned_on_are_noted(unsure: Path) -> None:
+    """It saved only the last source, in the scores. The next one doesn't replace it."""
+    nlp = load(unsure)
+    nlp.meta["performance"] = {"measured_on": {"source": "a.spacy", "docs": 3}}
+    assert note_earlier_uses(nlp, "a.spacy")
+    calibrate(nlp, examples(nlp), source="b.spacy")
+    assert note_earlier_uses(nlp, "a.spacy")
+    assert note_earlier_uses(nlp, "b.spacy")
 
 
 def test_training_docs_are_refused() -> None:

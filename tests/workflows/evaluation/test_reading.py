@@ -12,6 +12,7 @@ import pytest
 import spacy
 from numpy.testing import assert_array_equal
 from spacy.language import Language
+from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 from spacy.util import load_config
@@ -32,6 +33,7 @@ from spacy_costner.readers import (
 )
 from spacy_costner.workflows.calibration.guarantees import guarantee
 from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
 from spacy_costner.workflows.config.checks import NO_STARTS, check
 
 from ...support.commands import run
@@ -241,6 +243,76 @@ def test_sentence_starts_of_a_component_before_are_read(folder: Path, seen: list
         nlp("Kim left New-York. Ana saw Oslo.")
 
 
+def begin_sentences_after_full_stops(doc: Doc) -> Doc:
+    """A component that doesn't set the sentence starts of docs without full stops."""
+    for token in doc[:-1]:
+        if token.text == ".":
+            doc[token.i + 1].is_sent_start = True
+    return doc
+
+
+def merge_new_york(doc: Doc) -> Doc:
+    """A component that changes the tokens of some docs."""
+    with doc.retokenize() as retokenizer:
+        for token in doc[:-2]:
+            if token.text == "New":
+                retokenizer.merge(doc[token.i : token.i + 3])
+    return doc
+
+
+@pytest.mark.parametrize("component", [begin_sentences_after_full_stops, merge_new_york])
+@pytest.mark.parametrize("command", [calibrate, tune, guarantee])
+def test_texts_get_no_warning_if_an_earlier_component_changes_some_docs(
+    command: Callable[..., Any], component: Callable[[Doc], Doc], folder: Path
+) -> None:
+    """The component before doesn't declare what it changes."""
+    nlp = spacy.load(folder / "model-best")
+    Language.component(component.__name__, func=component)
+    nlp.add_pipe(component.__name__, first=True)
+    reader = make_reader(folder / "dev.spacy")
+    examples = list(examples_to_measure(nlp, reader))
+    reference = examples[0].reference[:3].as_doc()  # one sentence, which has no full stop
+    examples.append(Example(nlp.make_doc(reference.text), reference))
+
+    command(nlp, examples, **({"miss": 0.3} if command is guarantee else {}))
+
+    assert nlp.get_pipe("ner").reading.file_tokens is False
+    for text in ("Kim left New-York. Ana saw Oslo.", "Kim left Oslo"):
+        nlp(text)  # a warning would be an error
+
+
+@Language.component("full_stops", assigns=["token.is_sent_start"])
+def declared_full_stops(doc: Doc) -> Doc:
+    """A component that declares that it sets sentence starts."""
+    return begin_sentences_after_full_stops(doc)
+
+
+def test_texts_get_no_warning_if_calibration_docs_happen_to_have_no_sentence_starts(
+    folder: Path,
+) -> None:
+    nlp = spacy.load(folder / "model-best")
+    nlp.add_pipe("full_stops", first=True)
+    sentences: list[Example] = []
+    for doc in read_docs(nlp, folder / "dev.spacy"):
+        reference = doc[:3].as_doc()
+        sentences.append(Example(nlp.make_doc(reference.text), reference))
+
+    calibrate(nlp, sentences)
+
+    assert nlp.get_pipe("ner").reading.sentence_starts is None
+    nlp("Kim left New-York. Ana saw Oslo.")  # a warning would be an error
+
+
+def test_docs_are_compared_with_the_tokenizer_that_read_the_calibration_docs(folder: Path) -> None:
+    nlp = spacy.load(folder / "model-best")
+    nlp.tokenizer = Tokenizer(nlp.vocab)  # splits at spaces only
+    calibrate(nlp, list(examples_to_measure(nlp, make_reader(folder / "dev.spacy"))))
+
+    nlp("Kim left New-York .")  # a warning would be an error
+    with pytest.warns(UserWarning, match="docs have tokens other than the tokenizer's"):
+        nlp(Doc(nlp.vocab, words=["New", "-", "York"], spaces=[False, False, False]))
+
+
 NEW_YORK: dict[str, Any] = {
     "words": ["Kim", "left", "New-York", ".", "Ana", "saw", "Oslo", "."],
     "spaces": [True, True, False, True, True, True, False, False],
@@ -432,9 +504,14 @@ def test_the_reading_of_examples_made_elsewhere_is_found_from_their_docs(folder:
     # have sentence starts.
     of_either = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=None)
 
-    assert find_reading(nlp, "ner", as_applied) == of_file
-    assert find_reading(nlp, "ner", as_evaluated) == of_text
-    assert find_reading(nlp, "ner", as_applied + as_evaluated) == of_either
+    for examples, expected in [
+        (as_applied, of_file),
+        (as_evaluated, of_text),
+        (as_applied + as_evaluated, of_either),
+    ]:
+        # There are no components before.
+        predicted = [eg.predicted for eg in examples]
+        assert find_reading(nlp, "ner", examples, predicted) == expected
     result = guarantee(nlp, as_applied, miss=0.3)
     assert result.promise.reading is None  # only the saved guarantee has the reading
     assert nlp.meta["guarantee"]["ner"]["reading"] == asdict(of_file)

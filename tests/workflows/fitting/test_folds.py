@@ -14,6 +14,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
+from spacy_costner.annotation.settings import Annotation
+from spacy_costner.annotation.spans import entities_as_spans
 from spacy_costner.workflows.calibration.temperature import calibrate_on
 from spacy_costner.workflows.calibration.tuning import tune_on
 from spacy_costner.workflows.evaluation.predictions import predict_dev
@@ -247,15 +249,22 @@ def test_docs_predicted_in_parts_are_calibrated_and_tuned_as_at_once(unsure: Pat
 
 @pytest.mark.parametrize("n_unannotated", [0, 2, 20])
 @pytest.mark.parametrize("seed", [None, 1])
-def test_each_fold_has_its_share_of_annotated_docs(n_unannotated: int, seed: int | None) -> None:
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_each_fold_has_its_share_of_annotated_docs(
+    n_unannotated: int, seed: int | None, spans_key: str | None
+) -> None:
     """The other docs come last in the corpus. Of two docs with the same text, only one is
-    annotated: both are in the same fold."""
+    annotated: both are in the same fold. With a `spans_key`, no doc has annotated entities."""
     vocab = blank_vocab()
     docs = [Doc(vocab, words=["Text", str(i)], ents=["O", "O"]) for i in range(10)]
     docs += [Doc(vocab, words=["Raw", str(i)]) for i in range(n_unannotated)]
     docs.append(Doc(vocab, words=["Text", "9"]))
+    if spans_key is not None:
+        for doc in docs[:10]:
+            entities_as_spans(doc, spans_key)
+            doc.set_ents([], default="missing")
 
-    folds = find_folds(docs, 5, seed).tolist()
+    folds = find_folds(docs, 5, seed, Annotation(spans_key=spans_key)).tolist()
 
     assert sorted(folds[:10]) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert len(set(folds[10:-1])) == min(n_unannotated, 5)
@@ -265,17 +274,24 @@ def test_each_fold_has_its_share_of_annotated_docs(n_unannotated: int, seed: int
 
 
 @pytest.mark.slow
-def test_docs_without_annotation_may_come_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_docs_without_annotation_may_come_last(tmp_path: Path, spans_key: str | None) -> None:
     """They are as many as two of the five folds."""
     vocab = blank_vocab()
     docs: list[Doc] = []
     for i in range(30):
         label = random.Random(i).choice(["B-PER", "B-ORG"])
         docs.append(Doc(vocab, words=["From", f"q{i}x{i * i}", "came"], ents=["O", label, "O"]))
-    docs += [Doc(vocab, words=["From", f"r{i}x{i * i}", "came"]) for i in range(20)]
     path = tmp_path / "train.spacy"
+    arguments: list[Any] = ["--train", path]
+    if spans_key is not None:
+        arguments = [SPARSE, "--paths.train", path, "--components.ner.spans_key", spans_key]
+        for doc in docs:
+            entities_as_spans(doc, spans_key)
+            doc.set_ents([], default="missing")
+    docs += [Doc(vocab, words=["From", f"r{i}x{i * i}", "came"]) for i in range(20)]
     DocBin(docs=docs).to_disk(path)
 
-    result = run("fit", *SHORT, "--train", path, "--output", tmp_path / "fitted", *CALIBRATE)
+    result = run("fit", *arguments, *SHORT, "--output", tmp_path / "fitted", *CALIBRATE)
 
     assert result.exit_code == 0, result.output

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -38,7 +39,7 @@ from spacy_costner.workflows.calibration.observed_rates import observe
 from spacy_costner.workflows.calibration.temperature import calibrate
 from spacy_costner.workflows.calibration.tuning import tune
 from spacy_costner.workflows.calibration.watching import watch
-from spacy_costner.workflows.config.corpus_statistics import measure_corpus
+from spacy_costner.workflows.config.corpus_statistics import CorpusStatistics, measure_corpus
 from spacy_costner.workflows.config.initial_config import init
 from spacy_costner.workflows.config.label_groups import choose_groups
 from spacy_costner.workflows.evaluation.predictions import evaluate_dev, predict_dev
@@ -805,6 +806,17 @@ def test_labels_that_seldom_overlap_share_a_component(tmp_path: Path) -> None:
 
     assert corpus.overlaps["A", "B"] == 2 and corpus.overlaps["B", "C"] == 99
     assert choose_groups(corpus, None) == {"ner_1": ["A", "C"], "ner_2": ["B"]}
+
+
+def test_rarer_labels_together_do_not_exceed_the_limit_of_a_label() -> None:
+    """Each of B and C may be in a group with A, but not both: A would then have 15 overlaps, which
+    is more than 1 % of its 1,000 spans. D has fewer overlaps with A than with C."""
+    counts = Counter({"A": 1000, "B": 900, "C": 800, "D": 700})
+    overlaps: Counter[tuple[str, str]] = Counter()
+    for label, other, n in (("A", "B", 8), ("A", "C", 7), ("A", "D", 1), ("C", "D", 3)):
+        overlaps[label, other] = overlaps[other, label] = n
+    corpus = CorpusStatistics(label_counts=counts, overlaps=overlaps)
+    assert choose_groups(corpus, None) == {"ner_1": ["A", "B", "D"], "ner_2": ["C"]}
 
 
 @pytest.mark.parametrize("severity, filter_spans", [("warning", "true"), ("error", "false")])

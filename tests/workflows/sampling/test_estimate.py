@@ -29,7 +29,7 @@ from spacy_costner.workflows.sampling.estimation import ALL_LABELS, Estimate, La
 from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
 from ...support.commands import run
-from ...support.pipelines import load, predict_node_above_labels
+from ...support.pipelines import ents, load, predict_node_above_labels
 
 NAMES = {
     "Shaka": "PERSON",
@@ -195,6 +195,66 @@ def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
     assert any("doesn't know the labels river" in note for note in result.notes)
 
 
+def make_docs_with_line_breaks(nlp: Language) -> list[Doc]:
+    """Texts of which each two differ only in whitespace. With `sentence_boundaries`, a line break
+    divides the name in the second one, so that other entities are predicted."""
+    texts: list[str] = []
+    for i in range(40):
+        texts += [f"Who is Shaka Khan {i} ?", f"Who is Shaka\nKhan {i} ?"]
+    return [nlp.make_doc(text) for text in texts]
+
+
+def annotate_name(doc: Doc) -> Doc:
+    """Annotate the name in a doc of `make_docs_with_line_breaks`, up to a line break."""
+    end = 3 if "\n" in doc.text else 4
+    doc.set_ents([Span(doc, 2, end, "PERSON")], default="outside")
+    return doc
+
+
+def test_texts_that_differ_in_whitespace_keep_their_own_counts(unsure: Path) -> None:
+    """All texts are annotated, so the estimates are the true counts and scores."""
+    nlp = load(unsure, sentence_boundaries=True)
+    docs = make_docs_with_line_breaks(nlp)
+    annotated = [annotate_name(doc.copy()) for doc in docs]
+
+    result = estimate(nlp, annotated, docs, simple_random=True)
+
+    n_predicted = n_correct = 0
+    for doc, predicted in zip(annotated, nlp.pipe(doc.text for doc in docs)):
+        n_predicted += len(predicted.ents)
+        n_correct += len(set(ents(doc)) & set(ents(predicted)))
+    row = row_of(result, ALL_LABELS)
+    assert row.entities.estimate == pytest.approx([len(docs)] * 3)
+    assert row.precision.estimate == pytest.approx([n_correct / n_predicted] * 3)
+    assert row.recall.estimate == pytest.approx([n_correct / len(docs)] * 3)
+
+
+def test_drawn_docs_keep_the_counts_of_their_text_if_a_tool_changes_whitespace(
+    unsure: Path,
+) -> None:
+    """The line breaks of drawn docs are replaced by spaces. Their texts are then equal to other
+    texts, which have other expected counts.
+
+    total = sum_i e_i + (1/n) sum_{drawn i} (y_i - e_i) / q_i
+    """
+    nlp = load(unsure, sentence_boundaries=True)
+    docs = make_docs_with_line_breaks(nlp)
+    expected: list[float] = []
+    for _, counts in expect_counts(nlp, "ner", docs):
+        expected += counts.annotated.sum(axis=1).tolist()
+    answers: list[Doc] = []
+    total = sum(expected)
+    for doc, drawing in draw(nlp, docs, n=N_DRAWN):
+        answered = annotate_name(nlp.make_doc(doc.text.replace("\n", " ")))
+        answered.user_data |= drawing.to_dict()
+        answers.append(answered)
+        total += drawing.times / drawing.probability / N_DRAWN * (1 - expected[drawing.doc])
+
+    result = estimate(nlp, answers, docs)
+
+    assert value_of(row_of(result, ALL_LABELS).entities) == pytest.approx(total)
+
+
 def with_ruler(nlp: Language) -> Language:
     """Add a ruler before the component. Its rivers are correct, and its events are wrong."""
     ruler: Any = nlp.add_pipe("entity_ruler", before="ner")
@@ -297,6 +357,20 @@ def test_labels_with_few_entities_in_the_drawn_docs_are_not_estimated(
     team = row_of(result, "sports-team")
     assert 0 < team.drawn < 20
     assert f"{team.drawn} in the drawn docs, fewer than 20" in team.entities.refusal
+
+
+def test_number_of_entities_without_the_model_is_positive(nlp: Language) -> None:
+    """Of 40 annotated docs, only one has entities."""
+    docs = [nlp.make_doc(f"I like the {i}") for i in range(N_TEXTS)]
+    docs[0] = nlp.make_doc("London Berlin " * 15)
+    annotated = [annotate(doc.copy()) for doc in docs[:40]]
+
+    row = row_of(estimate(nlp, annotated, docs, simple_random=True), "LOC")
+
+    assert row.drawn == 30
+    value, low, high = row.entities.annotated_alone or (0, 0, 0)
+    assert 0 < low < value < high
+    assert high / value == pytest.approx(value / low)
 
 
 def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[DrawnDoc]) -> None:
@@ -513,6 +587,30 @@ def test_texts_that_were_added_later_are_a_part_with_its_own_share(
     of_first = [doc for doc in measured if doc.user_data["addition"] == 0]
     with pytest.raises(ValueError, match=f"from all {len(texts)} texts, got some from {n_first}"):
         estimate(nlp, of_first, texts)
+
+
+def test_texts_that_were_added_without_an_evaluation_text_are_left_out(
+    nlp: Language, store: AnnotationStore
+) -> None:
+    """None of up to five texts is drawn. The estimates are for the other texts, and a note says so.
+    A later addition with evaluation texts that aren't annotated is an error as before."""
+    answer_to_measure(store)
+    measured = read_measured(nlp, store)
+    n_texts = len(store.texts)
+    expected = estimate(nlp, measured, read_all(nlp, store))
+    store.add_texts([f"Who likes London {i}" for i in range(5)])
+    store.add_texts(["Who likes Paris"])
+    assert sum(text.is_evaluation for text in store.texts.values()) == len(measured)
+
+    result = estimate(nlp, measured, read_all(nlp, store))
+
+    assert result.labels == expected.labels
+    assert result.docs == n_texts
+    (note,) = [note for note in result.notes if note not in expected.notes]
+    assert note.startswith("6 texts are left out, because they were added a few at a time")
+    store.add_texts([f"Who likes Rome {i}" for i in range(6)])
+    with pytest.raises(ValueError, match=rf"from all {n_texts + 6} texts, got some from {n_texts}"):
+        estimate(nlp, measured, read_all(nlp, store))
 
 
 def test_evaluation_texts_of_label_studio_are_a_sample_of_all(

@@ -19,6 +19,7 @@ from spacy_costner.workflows.sampling.estimators import (
     draw_docs,
     drawing_probs,
     drawings_for_half,
+    estimate_rate,
     estimate_ratio,
     estimate_share,
     estimate_total,
@@ -223,11 +224,13 @@ def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> Non
 
     total = estimate_total(docs.count(drawn), sample, confidence=confidence)
     ratio = estimate_ratio(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
+    rate = estimate_rate(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
     share = estimate_share(docs.count(drawn), others.count(drawn), sample, confidence=confidence)
 
     true_total = docs.annotated.sum()
     true_ratio = true_total / others.annotated.sum()
-    for interval, truth in ((total, true_total), (ratio, true_ratio), (share, true_ratio)):
+    intervals_of_ratio = [(interval, true_ratio) for interval in (ratio, rate, share)]
+    for interval, truth in [(total, true_total), *intervals_of_ratio]:
         has_truth = (interval.low <= truth) & (truth <= interval.high)
         assert has_truth.mean() == pytest.approx(confidence, abs=0.02)
 
@@ -240,6 +243,18 @@ def test_interval_of_a_count_is_the_interval_of_its_logarithm() -> None:
     total = estimate_total(drawn, Sample(numpy.full(4, 0.1), 10))
     assert 0 < total.low < total.value == pytest.approx(22.5)
     assert total.high / total.value == pytest.approx(total.value / total.low)
+
+
+def test_interval_of_a_rate_is_the_interval_of_its_logarithm() -> None:
+    """Of 4 docs with 10 tokens each, only one has entities. The rate is 9 / 40, and its interval is
+    that of the total divided by the number of tokens, which is the same in all docs."""
+    sample = Sample(numpy.full(4, 0.1), 10)
+    entities = Count(numpy.asarray([0.0, 0.0, 0.0, 9.0]), numpy.zeros(4), 0.0)
+    tokens = Count(numpy.full(4, 10.0), numpy.zeros(4), 0.0)
+    rate = estimate_rate(entities, tokens, sample)
+    assert rate.value == pytest.approx(9 / 40)
+    assert rate.low > 0 > estimate_ratio(entities, tokens, sample).low
+    assert rate == pytest.approx(numpy.asarray(estimate_total(entities, sample)) / 100)
 
 
 def test_simple_random_docs_take_the_finite_population_into_account() -> None:

@@ -12,7 +12,7 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc, DocBin, Span
 
 from spacy_costner.decoding import Posterior, make_min_cost
 from spacy_costner.readers import TASK_FORMS, CorpusInfo, Task, TaskSpan, read_docs, save_tasks
@@ -30,7 +30,7 @@ from spacy_costner.workflows.sampling.suggestions import (
 
 from ... import oracle
 from ...support.commands import run
-from ...support.pipelines import TEXTS, load, pipeline
+from ...support.pipelines import TEXTS, ents, load, pipeline
 from ...support.posteriors import collapsed_paths, posterior
 from ...support.strategies import seeds
 
@@ -221,8 +221,7 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
     for suggestion in suggest(nlp, make_docs(nlp, TEXTS), n=9):
         task = suggestion.task()
         expected = nlp(TEXTS[suggestion.doc_index])
-        ents = [(ent.start_char, ent.end_char, ent.label_) for ent in expected.ents]
-        assert [span[:3] for span in task.spans or ()] == ents
+        assert [span[:3] for span in task.spans or ()] == ents(expected)
         probs = [span.extra["score"] for span in task.spans or ()]
         assert probs == pytest.approx([ent._.confidence for ent in expected.ents], abs=1e-4)
         assert task.extra["meta"] == {
@@ -230,6 +229,42 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
             "doc": suggestion.doc_index,
             "chosen_by": "suggest",
         }
+
+
+def test_tasks_have_the_metadata_of_the_docs(unsure: Path) -> None:
+    """Long values are left out, and the record of the suggestion replaces earlier records."""
+    nlp = load(unsure)
+    (doc,) = make_docs(nlp, TEXTS[:1])
+    earlier = {"drawn_by": "costner serve", "drawings": 50, "doc": 7}
+    doc.user_data |= {"source": "news", "body": "long " * 50, **earlier}
+    for (suggestion,) in (suggest(nlp, [doc]), suggest_first([doc])):
+        assert suggestion.task().extra["meta"] == {
+            "source": "news",
+            "score": round(suggestion.score, 4),
+            "doc": 0,
+            "chosen_by": "suggest",
+        }
+
+
+def test_docs_of_the_pool_do_not_change(unsure: Path) -> None:
+    """A preset entity of a doc counts in each call. Predictions of the first call don't: the second
+    call would take them for preset entities, whose probability is 1."""
+    nlp = load(unsure)
+    pool = make_docs(nlp, [f"I like London and Oslo {i}" for i in range(3)])
+    pool[0].set_ents([Span(pool[0], 2, 3, "LOC")], default="missing")
+    ents_before = [ents(doc) for doc in pool]
+    first = suggest(nlp, pool, n=1)
+    tasks_before = [suggestion.task() for suggestion in first]
+
+    second = suggest(nlp, pool, n=3)
+    again = suggest(nlp, pool, n=3)
+
+    assert [ents(doc) for doc in pool] == ents_before
+    assert [suggestion.task() for suggestion in first] == tasks_before
+    assert second[0].task() == first[0].task()
+    assert [suggestion.task() for suggestion in again] == [s.task() for s in second]
+    (with_preset,) = [suggestion for suggestion in second if suggestion.doc_index == 0]
+    assert (7, 13, "LOC") in ents(with_preset.doc)
 
 
 def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() -> None:
