@@ -15,6 +15,9 @@ from thinc.types import Ints1d
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
 """Matches sequences of characters other than letters and digits."""
 
+AUGMENTED = "spacy_costner.augmented"
+"""The key in `doc.user_data` that marks docs that an augmenter added to the original doc."""
+
 NO_TEXT = get_string_id("")
 """The hash of a text without letters or digits: see `text_id`."""
 

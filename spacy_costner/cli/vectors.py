@@ -21,7 +21,7 @@ from .output import JsonOption, errors_shown, print_result
         ),
         "min_count": Option("--min-count", help="Minimum frequency of a word", min=1),
     },
-    without=("reading",),
+    without=("reading", "corpora"),
 )
 @reads_corpora
 def vectors_cli(

@@ -34,6 +34,7 @@ from .files import (
     is_text_of_brat,
     read_head,
     read_values,
+    shown,
 )
 from .gliner import is_gliner, read_gliner
 from .label_studio import is_label_studio, read_label_studio
@@ -54,6 +55,8 @@ JSON_FORMATS = {
 }
 """JSON formats, keyed by name. Each has a function that detects it from the first record of a file,
 and a function that reads its records as tasks."""
+
+WITHOUT_TEXT = "rows that `annotate` couldn't read have no text: they are left out"
 
 DATASET = "Hugging Face dataset"
 
@@ -277,13 +280,17 @@ def _read_records(
         tasks = read_label_studio(records, text_key=text_key, info=context.info)
         return tasks_to_docs(tasks, context)
     context.info.add_file(f"{format_name} of texts and spans")
-    return tasks_to_docs(_read_tasks(records), context)
+    return tasks_to_docs(_read_tasks(records, context.info), context)
 
 
-def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
+def _read_tasks(records: Values, info: CorpusInfo) -> Iterator[AnnotatedTask]:
     """Read texts and spans. In Prodigy's export, all annotations of a text have the same
-    "_input_hash"."""
+    "_input_hash". Rows in the output of `annotate` that have an error and no text are skipped and
+    reported."""
     for place, record in records:
+        if isinstance(record, dict) and record.get("text", "") is None and "error" in record:
+            info.add_problem(WITHOUT_TEXT, place, shown(record["error"]))
+            continue
         task = task_from_json(record, place)
         input_hash = task.extra.get("_input_hash")
         text_key = input_hash if isinstance(input_hash, int) else None

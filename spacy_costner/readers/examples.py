@@ -16,6 +16,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus, Example
 
+from ..annotation.equal_texts import AUGMENTED
 from ..annotation.sentence_starts import WITHOUT_SENTENCES
 from ..annotation.user_data import values_of_doc
 from .context import CorpusInfo, Predicted, ReadOptions
@@ -329,6 +330,7 @@ def make_copies_augmenter(
         yield example
         for augmented in augmenter(nlp, example):
             if augmented is not example:
+                augmented.reference.user_data[AUGMENTED] = True
                 yield augmented
 
     return augment

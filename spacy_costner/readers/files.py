@@ -42,6 +42,12 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 DATASET_MARKS = ("state.json", "dataset_dict.json")
 """Files that identify a folder saved by the `datasets` library."""
 
+MANIFEST = "manifest.jsonl"
+"""The name of the file in which `annotate` lists the files of its output folder."""
+
+MANIFEST_BEGIN = re.compile(r'\{"file": "[^\n]+?", "key": "\w+", "bytes": \d+, "docs": ')
+"""Matches the beginning of such a file."""
+
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with one JSON value per line."""
 
@@ -178,6 +184,8 @@ def is_about_corpus(path: Path) -> bool:
     """Check whether a file, such as a README, describes the corpus rather than containing data."""
     if path.name in DATASET_INFO:
         return True
+    if path.name == MANIFEST and path.is_file():
+        return MANIFEST_BEGIN.match(read_head(path)) is not None
     suffix = path.suffix.lower()
     is_about = suffix in TEXT_SUFFIXES and ABOUT.fullmatch(path.name) is not None
     return is_about or suffix in ABOUT_SUFFIXES

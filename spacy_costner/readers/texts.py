@@ -5,7 +5,7 @@ is plain text. Large files are read in parts: see `file_parts`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from .columns import BLANKS, COLUMN_NAMES, DOCSTART
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .corpus import read_file
 from .csv_tables import is_csv
-from .documents import with_metadata
+from .documents import extension_key, join_documents, with_metadata
 from .files import (
     BRAT_ANNOTATION,
     HEAD,
@@ -98,14 +98,27 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
     # The tag scheme is irrelevant. Read tags as labels, so that none are rejected.
     options = replace(options, scheme=LABELS)
     context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
-    for doc in read_file(path, context):
-        if len(doc):
-            # If the tokens come from the tokenizer, `read_file` has stored the doc that the
-            # tokenizer created in `predicted`.
-            text_doc = predicted.get(doc)
-            if text_doc is None:
-                text_doc = as_spacy_applies(doc)
-            yield with_metadata(text_doc, doc.user_data)
+    docs = _remove_annotation(read_file(path, context), predicted, options.doc_id)
+    if options.doc_id is not None:
+        docs = join_documents(docs, options.doc_id, FilePlace(path, 1), context)
+    yield from docs
+
+
+def _remove_annotation(
+    docs: Iterable[Doc], predicted: Predicted, doc_id: str | None
+) -> Iterator[Doc]:
+    """Copy docs without their entities. Docs without tokens are skipped. `predicted` contains the
+    docs that the tokenizer created from the same texts. `doc_id` is the name of the extension
+    attribute with the document ID, which is copied."""
+    for doc in docs:
+        if not len(doc):
+            continue
+        text_doc = predicted.get(doc)
+        if text_doc is None:
+            text_doc = as_spacy_applies(doc)
+        if doc_id is not None and extension_key(doc_id) in doc.user_data:
+            text_doc.user_data[extension_key(doc_id)] = doc.user_data[extension_key(doc_id)]
+        yield with_metadata(text_doc, doc.user_data)
 
 
 def is_text(path: Path) -> bool:

@@ -6,7 +6,7 @@ Raw text is unannotated text. Words that occur in similar contexts get similar v
 
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy
 import spacy
+from confection import SimpleFrozenDict
 from spacy.attrs import ORTH
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -23,7 +24,7 @@ from thinc.types import Floats2d
 from ..files.saving import check_folder, save_folder
 from ..progress import phase, progress
 from ..readers import DEFAULTS, ReadOptions
-from ..readers.raw_text import BoundedPipeline, find_raw_files, map_docs
+from ..readers.raw_text import BoundedPipeline, find_raw_files, identify, map_docs
 from ..training.known_text import sentence_ids_of_texts, sentence_starts
 from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
@@ -101,6 +102,7 @@ def learn_vectors(
     min_count: int = 3,
     seed: int = 0,
     reading: ReadOptions = DEFAULTS,
+    corpora: Mapping[Path, ReadOptions] = SimpleFrozenDict(),
 ) -> LearnedVectors:
     """Learn static word vectors from raw text and save a pipeline with the vectors. See
     `learn_word_vectors`. All forms of a word in the text, such as "The" and "the", share a vector.
@@ -113,6 +115,8 @@ def learn_vectors(
     min_count (int): Minimum frequency of a word.
     seed (int): Random seed.
     reading (ReadOptions): The options for reading corpora.
+    corpora (Mapping[Path, ReadOptions]): Files and directories in `raw_paths` that are read with
+        other options.
     RETURNS (LearnedVectors): The output directory and statistics of the vectors.
     RAISES (ValueError): If `dim` is less than 1, an input can't be read, the text contains too few
         words, or the output directory must not be overwritten (see `check_folder`).
@@ -124,7 +128,11 @@ def learn_vectors(
     began = time.perf_counter()
     pipeline = BoundedPipeline(partial(spacy.blank, lang))
     files = find_raw_files(raw_paths)
-    text = RawText(pipeline, files.paths, reading)
+    options_of_file: dict[Path, ReadOptions] = {}
+    for corpus_path, options in corpora.items():
+        for file in find_raw_files([corpus_path]).paths:
+            options_of_file[identify(file)] = options
+    text = RawText(pipeline, files.paths, reading, options_of_file)
     sentences = progress(text, desc="vectors", unit="sent")
     with phase("vectors"):
         vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
@@ -157,20 +165,28 @@ class RawText:
     pipeline (BoundedPipeline): The pipeline that provides the tokenizer.
     paths (Iterable[Path]): The files to read.
     reading (ReadOptions): The options for reading corpora.
+    options_of_file (Mapping[Path, ReadOptions]): The options for reading files whose options
+        differ, keyed by their identity: see `identify`.
     """
 
     def __init__(
-        self, pipeline: BoundedPipeline, paths: Iterable[Path], reading: ReadOptions = DEFAULTS
+        self,
+        pipeline: BoundedPipeline,
+        paths: Iterable[Path],
+        reading: ReadOptions = DEFAULTS,
+        options_of_file: Mapping[Path, ReadOptions] = SimpleFrozenDict(),
     ) -> None:
         self.pipeline = pipeline
         self.paths = paths
         self.reading = reading
+        self.options_of_file = options_of_file
         self.sentence_ids = array("L")  # unsigned integers; uses less memory than a list
         self._text_of_orth: dict[int, str] = {}
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
-            for sentences in map_docs(self._read_doc, self.pipeline, path, self.reading):
+            options = self.options_of_file.get(identify(path), self.reading)
+            for sentences in map_docs(self._read_doc, self.pipeline, path, options):
                 yield from sentences
 
     def _read_doc(self, doc: Doc) -> list[list[str]]:
@@ -205,6 +221,7 @@ def learn_with_corpus(
     output_path: Path,
     lang: str,
     reading: ReadOptions = DEFAULTS,
+    reading_of_corpus: ReadOptions | None = None,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the text of a training corpus. Vectors from an earlier run in
     the output directory are overwritten. If the training corpus is also part of the raw text, it is
@@ -215,6 +232,8 @@ def learn_with_corpus(
     output_path (Path): The output directory for the pipeline with the vectors.
     lang (str): Language code.
     reading (ReadOptions): The options for reading corpora.
+    reading_of_corpus (ReadOptions | None): The options for reading the training corpus, if they
+        differ.
     RETURNS (LearnedVectors): The output directory and statistics of the vectors.
     RAISES (ValueError): If the output directory exists and doesn't contain learned vectors. See
         also `learn_vectors`.
@@ -225,9 +244,11 @@ def learn_with_corpus(
             "got something else: remove it, or choose another output"
         )
     texts = [*raw_paths]
+    corpora: dict[Path, ReadOptions] = {}
     if train_path is not None:
         texts.append(train_path)
-    return learn_vectors(texts, output_path, lang=lang, reading=reading)
+        corpora[train_path] = reading if reading_of_corpus is None else reading_of_corpus
+    return learn_vectors(texts, output_path, lang=lang, reading=reading, corpora=corpora)
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:

@@ -52,6 +52,7 @@ MADE_BY_COMMANDS = {
     "raw_paths": "an argument",
     "teachers": "an argument and --teacher",
     "command": "the words of the command itself",
+    "corpora": "of `vectors`: none with other options for reading",
     "corpus": "the path of the docs",
     "source": "the path of the docs",
     "file_tokens": "of `watch`: as the calibration docs were read",

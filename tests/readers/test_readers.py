@@ -1334,6 +1334,28 @@ def test_spaces_of_a_document_are_unknown_if_those_of_a_text_are(tmp_path: Path)
     assert joined.has_unknown_spaces
 
 
+def test_texts_without_annotation_are_joined_by_document(tmp_path: Path) -> None:
+    """With the option, unannotated text is read as documents, too, with the tokens of the
+    tokenizer. "can't" is the tokens "ca" and "n't", and spaCy gives the second the norm "not"."""
+    path = write_jsonl(tmp_path / "a.jsonl", [*TASKS[:2], {"text": "I can't", "article": "b"}])
+    DocBin(docs=read_corpus(path, doc_id="article")).to_disk(tmp_path / "without_ids.spacy")
+    docs = read_corpus(path, doc_id="article")
+    DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "a.spacy")
+    options = ReadOptions(doc_id="article")
+
+    for file in (path, tmp_path / "a.spacy"):
+        texts = list(read_texts(spacy.blank("en"), file, options))
+
+        assert [doc.text for doc in texts] == ["Ana left. Rome. Ana", "I can't"]
+        assert sentences(texts[0]) == ["Ana left.", "Rome. Ana"]
+        assert not any(doc.has_annotation("ENT_IOB") for doc in texts)
+        assert texts[0].user_data[extension_key("article")] == "a"
+    (_, read) = read_texts(spacy.blank("en"), path, options)
+    assert read[-1].norm_ == "not"
+    with pytest.raises(ValueError, match="doc_id: expected texts with 'article', got none"):
+        list(read_texts(spacy.blank("en"), tmp_path / "without_ids.spacy", options))
+
+
 def test_both_docs_of_an_example_are_joined(tmp_path: Path) -> None:
     """The predicted doc is made of the joined text."""
     path = write_jsonl(tmp_path / "a.jsonl", TASKS[:4])

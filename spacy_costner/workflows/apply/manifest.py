@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...metrics.shift import EntityCounts
+from ...readers.files import MANIFEST
 from .inputs import PlannedPart
-
-MANIFEST = "manifest.jsonl"
-"""The file name of the manifest in the output directory."""
 
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The pattern of output file names: the name of the input file and the number of the part."""

@@ -28,6 +28,7 @@ from ...readers import DEFAULTS, CorpusInfo, CorpusSummary, ReadOptions, with_in
 from ...readers.schemes import IO_WITHOUT_PREFIXES
 from ...tags import Tags
 from ...training.eval_frequency import Evaluations, count_evaluations
+from ...training.soft_targets import count_expected_entities, has_soft_targets
 from ...training.stages import find_schedule_problem
 from ..components import get_component
 from ..corpora import corpus_path, find_corpora
@@ -237,8 +238,9 @@ def check_corpora(
     evaluations: Evaluations | None = None,
     paths: Mapping[str, str | None] = {},
 ) -> Check:
-    """Check the "train" corpus and, if it exists, the "dev" corpus for an uninitialized component.
-    If `labels` is None, the labels of the training corpus are used. If `evaluations` is None, the
+    """Check the "train" corpus and, if it exists, the "dev" corpus for a component that will be
+    initialized. If `labels` is None, the labels of the training corpus are used. A component from
+    another pipeline (`source`) keeps its labels. If `evaluations` is None, the
     frequency of evaluations isn't checked."""
     findings: list[Finding] = []
     # With a `spans_key`, the component's spans replace the entities in all following checks.
@@ -257,6 +259,7 @@ def check_corpora(
     counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}
     if labels is None:
         labels = sorted(counts["train"])
+    labels = list(dict.fromkeys([*ner.labels, *labels]))
     if labels:
         findings += check_config(ner, Tags(labels, ner.cfg["scheme"]))
     else:
@@ -315,10 +318,17 @@ def with_spans_of_key(eg: Example, spans_key: str, labels: Collection[str] | Non
 
 
 def count_labels(examples: Iterable[Example]) -> Counter[str]:
-    """Count the annotated entities of each label."""
+    """Count the annotated entities of each label. For soft targets, the expected number of entities
+    is counted."""
     counts: Counter[str] = Counter()
+    expected_counts: Counter[str] = Counter()
     for eg in examples:
-        counts.update(ent.label_ for ent in eg.reference.ents)
+        if has_soft_targets(eg):
+            expected_counts.update(count_expected_entities(eg.reference))
+        else:
+            counts.update(ent.label_ for ent in eg.reference.ents)
+    for label, n in expected_counts.items():
+        counts[label] += max(round(n), 1)
     return counts
 
 

@@ -90,6 +90,24 @@ def choose_costs(options: InitOptions) -> GivenCosts:
     return GivenCosts(blocks, files, mistake_costs)
 
 
+def find_cost_files(cost: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the files of a cost in a config, or of the parts of a sum of costs.
+
+    cost (Mapping[str, Any]): The block of the cost, with interpolated variables.
+    RETURNS (dict[str, Any]): The cost files: see `GivenCosts`. If a tree or a matrix is defined in
+        the config instead of a file, its block.
+    """
+    if cost["@misc"] == "spacy_costner.HierarchicalCost.v1":
+        return {"tree": cost["tree"]}
+    if cost["@misc"] == "spacy_costner.MatrixCost.v1":
+        return {"costs": cost["matrix"]}
+    files: dict[str, Any] = {}
+    if cost["@misc"] == "spacy_costner.SumCost.v1":
+        for part in cost["costs"].values():
+            files |= find_cost_files(part)
+    return files
+
+
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     """Write a label tree with two levels to a JSON file. The parent of a label is its prefix before
     the separator: with "_", LOC_city and LOC_river are children of LOC. Labels that don't contain

@@ -11,6 +11,7 @@ from thinc.types import Array1d
 
 from ...annotation import iob as ent_iob
 from ...pipeline.component import CostSensitiveNER
+from ...training.soft_targets import has_soft_targets
 from .findings import ERROR, WARNING, Finding, place_in_doc
 
 LONG_SENTENCE = 500
@@ -100,7 +101,7 @@ def check_docs(
                 problems.append(contradiction(annotated_doc, first_doc))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
-        if (iob == ent_iob.OUTSIDE).any():
+        if (iob == ent_iob.OUTSIDE).any() or has_soft_targets(eg):
             has_outside = True
     if not has_outside:
         severity = ERROR if corpus == "train" else WARNING
@@ -112,7 +113,8 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
     """Check the text, sentences and entities of an example's reference doc. `labels` are the labels
     of the component."""
     doc = eg.reference
-    if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
+    is_annotated = (doc.to_array(ENT_IOB) != ent_iob.MISSING).any() or has_soft_targets(eg)
+    if len(doc) and not is_annotated:
         yield DocProblem(WARNING, "docs without entity annotation: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG_SENTENCE and has_sentences:

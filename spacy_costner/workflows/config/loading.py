@@ -1,12 +1,13 @@
 """Read configs and load trained pipelines, with clearer error messages than spaCy's."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from spacy.cli._util import import_code, setup_gpu
 from spacy.language import Language
-from spacy.util import load_config, load_model
+from spacy.util import dot_to_object, load_config, load_model
 from thinc.api import Config, ConfigValidationError
 
 from ...files.saving import clear
@@ -72,6 +73,24 @@ def with_reading(config: Config, reading: ReadOptions) -> Config:
         names = " and ".join(settings)
         raise ValueError(f"{names}: expected a config with the reader {READER}, got none")
     return changed_config
+
+
+def reading_of_corpus(config: Config, name: str, reading: ReadOptions) -> ReadOptions:
+    """Return the options with which our reader reads a corpus of a config.
+
+    config (Config): The config, with interpolated variables.
+    name (str): The name of the corpus, such as "corpora.train".
+    reading (ReadOptions): The options. They override the settings of the reader.
+    RETURNS (ReadOptions): The options, or only the given ones for another reader.
+    """
+    block = dot_to_object(config, name)
+    if not isinstance(block, dict) or block.get("@readers") != READER:
+        return reading
+    names = {option.name for option in fields(ReadOptions)}
+    settings = {name: value for name, value in block.items() if name in names}
+    if reading.tag_column is not None:
+        settings.pop("column", None)  # an alias
+    return ReadOptions(**{**settings, **reading.settings()})
 
 
 def open_config(path: str | Path) -> Config:

@@ -23,7 +23,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.types import Ints1d
 
-from ...annotation.equal_texts import NO_TEXT, number_texts, text_id
+from ...annotation.equal_texts import AUGMENTED, NO_TEXT, number_texts, text_id
 from ...pipeline.component import CostSensitiveNER
 from ...training.known_text import Recurring, passage_ids
 from ..corpora import corpus_path
@@ -234,11 +234,11 @@ def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
 def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
     """Create a note if many texts occur more than once in docs.
 
-    docs (Iterable[Doc]): The docs to check.
+    docs (Iterable[Doc]): The docs to check. Docs that an augmenter added aren't counted.
     source (str): The path or name of the docs.
     RETURNS (list[str]): The note, or an empty list if there are few copies: see `find_copies`.
     """
-    copies = find_copies(docs)
+    copies = find_copies(doc for doc in docs if not doc.user_data.get(AUGMENTED))
     if copies is None:
         return []
     return [f"{source}: {copies.as_text()}: where docs are divided, equal texts stay together"]

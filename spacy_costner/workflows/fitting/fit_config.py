@@ -11,7 +11,7 @@ from ...files.saving import save_text
 from ...readers import KeptDocs
 from ..config.init_options import InitOptions, check_vectors_option
 from ..config.initial_config import make_config
-from ..config.loading import read_config, with_reading
+from ..config.loading import read_config, reading_of_corpus, with_reading
 from ..config.trainable import LINEAR_MODEL
 from ..vectors import LearnedVectors, learn_with_corpus
 from .fit_corpora import warn_of_problems
@@ -27,14 +27,15 @@ def learn_vectors_for(
     overrides: Mapping[str, Any],
 ) -> LearnedVectors:
     """Learn vectors from raw text and the training corpus, and save them in the output folder. If a
-    config is given, it defines the language and the corpus. For the other arguments, see
-    `find_config`.
+    config is given, it defines the language, the corpus and how to read it. For the other
+    arguments, see `find_config`.
 
     raw_paths (Sequence[Path]): Files and folders with raw text.
     RAISES (ValueError): If neither a config nor a corpus is given. See also `learn_with_corpus`.
     """
     lang = options.lang
     train_path = options.train_path
+    reading = options.reading
     if config is None and train_path is None:
         raise ValueError(NO_CORPUS)
     if isinstance(config, Path):
@@ -46,7 +47,10 @@ def learn_vectors_for(
         lang = complete["nlp"]["lang"]
         corpus_path = complete["paths"].get("train")
         train_path = None if corpus_path is None else Path(corpus_path)
-    return learn_with_corpus(raw_paths, train_path, options.vectors_folder, lang, options.reading)
+        reading = reading_of_corpus(complete, complete["training"]["train_corpus"], reading)
+    return learn_with_corpus(
+        raw_paths, train_path, options.vectors_folder, lang, options.reading, reading
+    )
 
 
 def find_config(

@@ -5,6 +5,7 @@ A variant is the config with one loss, one seed and, in a sweep, one value of ea
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +26,15 @@ from ...training.eval_frequency import (
     read_evaluations,
     read_examples,
 )
+from ...training.soft_targets import labels_of
 from ...training.stages import count_passes, find_unused_loss
+from ..config.corpus_statistics import CorpusStatistics
+from ..config.cost_blocks import find_cost_files
 from ..config.loading import open_config, with_reading
 from ..config.loss_blocks import (
     SCHEDULE,
     choose_epochs,
+    choose_multiplier,
     count_needed_epochs,
     make_loss,
     parse_losses,
@@ -188,7 +193,8 @@ def make_variants(
     check_overrides(base, overrides)
     check_settings(base, config_path)
     base = with_reading(base, reading)
-    component_block = fill_in(base, overrides)["components"][component]
+    filled_base = fill_in(base, overrides)
+    component_block = filled_base["components"][component]
     scorer_cost = cost_of_scorer(component_block)
     scoring = ScoringSettings(
         component=component,
@@ -199,8 +205,13 @@ def make_variants(
         reading=reading.settings(),
     )
     # Convert names to paths, too: `read_losses` distinguishes names from files by the suffix.
-    changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     named_losses = {Path(loss).stem for loss in losses if Path(loss).suffix != CONFIG_SUFFIX}
+    multiplier = 1.0
+    if named_losses and scorer_cost is not None:
+        multiplier = read_multiplier(scorer_cost, filled_base)
+    changes_of_losses = read_losses(
+        [Path(loss) for loss in losses], component, scorer_cost, multiplier
+    )
     if not changes_of_losses:
         # If no losses are given, use the loss of the base config, which has no name.
         changes_of_losses[""] = {}
@@ -281,13 +292,29 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
+def read_multiplier(cost: Mapping[str, Any], config: Config) -> float:
+    """Choose the factor for the scores of costs as `init` does: see `choose_multiplier`. Unless the
+    training corpus is streamed, it is read, because the costs depend on its labels.
+
+    cost (Mapping[str, Any]): The block of the scorer's cost.
+    config (Config): The base config, with interpolated variables.
+    """
+    config = complete_config(config)
+    label_counts: Counter[str] = Counter()
+    if config["training"]["max_epochs"] >= 0:
+        for eg in read_examples(config):
+            label_counts.update(labels_of(eg.reference))
+    corpus = CorpusStatistics(label_counts=label_counts)
+    return choose_multiplier(dict(cost), find_cost_files(cost), corpus)
+
+
 def read_losses(
-    losses: Sequence[Path], component: str, cost: dict[str, Any] | None
+    losses: Sequence[Path], component: str, cost: dict[str, Any] | None, multiplier: float
 ) -> dict[str, dict[str, Any]]:
     """Read the changes that each loss makes to the base config. A loss is specified by name or by a
-    config file. Named losses use the given cost or, if it is None, the Hamming cost. Returns the
-    changed blocks, keyed by the name of the loss. Raises a ValueError if two losses have the same
-    name."""
+    config file. Named losses use the given cost or, if it is None, the Hamming cost, and the given
+    factor for the score per unit of cost. Returns the changed blocks, keyed by the name of the
+    loss. Raises a ValueError if two losses have the same name."""
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
         # For named losses, the stem is the name.
@@ -300,7 +327,7 @@ def read_losses(
         else:
             names = parse_losses(str(path), option="`losses`")
             epochs = choose_epochs(names, count_needed_epochs(len(names)))
-            loss_block = make_loss(names, cost, epochs=epochs)
+            loss_block = make_loss(names, cost, multiplier=multiplier, epochs=epochs)
             changes[path.stem] = {"components": {component: {"loss": loss_block}}}
     return changes
 

@@ -21,7 +21,8 @@ from ...annotation.spans import missing_spans
 from ...annotation.tokens import read_reference, read_token_attrs
 from ...pipeline.scorers import Entity
 from ...readers import DEFAULTS, ReadOptions, read_docs
-from ...readers.sentences import copy_without_annotation
+from ...readers.inputs import as_spacy_applies, as_spacy_evaluates
+from ...readers.sentences import copy_sentences, copy_without_annotation
 from ...tags import Tags
 from ..config.loading import META, check_is_pipeline
 from ..sampling.suggestions import without_space
@@ -63,6 +64,7 @@ class AnsweredText:
 class AnsweredTexts:
     """Texts with the answers of annotators.
 
+    nlp (Language): The pipeline that tokenizes the unchecked texts.
     labels (tuple[str, ...]): The labels in the gold annotation and the answers, sorted.
     annotators (list[str]): The names of the annotators: files or pipelines.
     checked (list[AnsweredText]): The checked texts.
@@ -90,6 +92,7 @@ class AnsweredTexts:
         RAISES (ValueError): If there are no checked docs, if no other text has an answer, or if an
             annotator uses different label names than the checked docs.
         """
+        self.nlp = nlp
         self.annotators = list(annotators)
         self.checked = [AnsweredText(doc, is_checked=True) for doc in gold]
         self.unchecked: list[AnsweredText] = []
@@ -142,10 +145,20 @@ class AnsweredTexts:
         """Return the text that matches a doc. If there is none, add a new unchecked text."""
         key = characters(doc)
         if key not in self._text_of_key:
-            text = AnsweredText(copy_without_annotation(doc, sentences=True), is_checked=False)
+            text = AnsweredText(self._tokenize(doc), is_checked=False)
             self._text_of_key[key] = text
             self.unchecked.append(text)
         return self._text_of_key[key]
+
+    def _tokenize(self, doc: Doc) -> Doc:
+        """Copy the text and the sentences of a doc. The student can only use the soft targets of
+        texts with the tokens that its tokenizer creates, so the tokens of a file are only kept if
+        the original whitespace is unknown."""
+        if doc.has_unknown_spaces:
+            return as_spacy_applies(doc)
+        copy = as_spacy_evaluates(self.nlp, doc)
+        copy_sentences(doc, copy)
+        return copy
 
     def _add_predictions(self, number: int, nlp: Language) -> None:
         """Annotate all texts with a pipeline."""

@@ -146,9 +146,9 @@ def short_training(config: Config, labels: Sequence[str]) -> FoldTraining:
         features = block.get("model", {}).get("features", {})
         if features.get("document"):
             features["document"] = {}
-    training = config["training"]
-    training["max_epochs"] = half(training["max_epochs"])
-    training["max_steps"] = half(training["max_steps"])
+    complete = Config(Language.default_config).merge(config).interpolate()
+    for limit in ("max_epochs", "max_steps"):
+        config["training"][limit] = half(complete["training"][limit])
     return FoldTraining(
         config,
         labels,

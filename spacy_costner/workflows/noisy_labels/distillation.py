@@ -11,6 +11,7 @@ the student ignores these tokens in training.
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,6 +24,7 @@ from ...files.saving import check_folder
 from ...progress import phase
 from ...readers import DEFAULTS, ReadOptions, read_docs
 from ..components import find_components
+from ..config.loading import READER
 from ..config.trainable import FACTORY, can_be_fitted, component_block
 from ..corpora import Corpus, corpus_path, find_corpora, lacks_path
 from ..evaluation.recurrence import KnownText, note_recurrence
@@ -32,6 +34,9 @@ from .incomplete_answers import find_outside_words
 from .student_corpus import save_corpus, save_gold
 from .student_evaluation import Evaluation, evaluate_all
 from .teachers import load_teacher, read_answers, save_answers
+
+MERGING = ("doc_id", "conflicts")
+"""The options for reading with which docs are joined or merged, even those of .spacy files."""
 
 JSONL = (".jsonl", ".json")
 """The suffixes of answer files, which can be passed instead of teachers."""
@@ -74,7 +79,9 @@ def distill(
     teachers (Sequence[str]): Packages or folders of pipelines that set `doc.ents`, or a single
         JSONL file of texts with entities from any source. With `noise`, corpora in any format, each
         with the answers of one annotator, or pipelines.
-    config (Config): The student's training config. Its `paths.train` will be overwritten.
+    config (Config): The student's training config. Its `paths.train` will be overwritten, and the
+        options of its training corpus in `MERGING` apply to the texts, the answers and the
+        annotated corpus instead.
     raw_paths (Sequence[Path]): The text files: see `read_texts`. Empty if answers are read from
         JSONL.
     output_path (Path): The output folder for the answers, the training corpus and the student.
@@ -93,6 +100,7 @@ def distill(
         the weight 1.
     n_seeds (int): Number of times a linear student is trained. The weights are averaged.
     reading (ReadOptions): The options for reading the texts, the answers and the annotated corpus.
+        They override the options of the student's training corpus.
     RETURNS (Distilled): The path of the student, and the scores.
     RAISES (ValueError): If the arguments, teachers and student config are incompatible; if
         something in the output folder must not be overwritten; or if a text or an answer can't be
@@ -117,6 +125,7 @@ def distill(
         check_folder(output_path / name)
 
     # Create the training corpus from the answers
+    config, reading = move_merging(config, reading)
     blank = load_without_components(config)
     train_path = output_path / "train"
     pipelines: list[Language] = []
@@ -155,7 +164,6 @@ def distill(
         notes = []
 
     # Train the student, and compare it with its teachers
-    config = config.copy()
     config["paths"]["train"] = str(train_path)
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     student = load_model(path)
@@ -168,6 +176,29 @@ def distill(
             rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
         notes += note_dev_recurrence(student, dev_corpus)
     return Distilled(path, **counts._asdict(), rows=rows, notes=notes, noise=learned)
+
+
+def move_merging(config: Config, reading: ReadOptions) -> tuple[Config, ReadOptions]:
+    """Move the options in `MERGING` from the training corpus of a config to the options for reading
+    the files that the training corpus is created from. If they applied to the created corpus, an
+    answer and a gold doc with the same text would be merged.
+
+    config (Config): The student's training config. It isn't modified.
+    reading (ReadOptions): The options for reading. They take precedence.
+    RETURNS (tuple[Config, ReadOptions]): A copy of the config without the options, and the options
+        for reading.
+    """
+    config = config.copy()
+    section, _, name = config["training"].get("train_corpus", "corpora.train").partition(".")
+    block = config.get(section, {}).get(name, {})
+    if block.get("@readers") != READER:
+        return config, reading
+    settings = config.interpolate()[section][name]
+    for option in MERGING:
+        block.pop(option, None)
+        if getattr(reading, option) is None:
+            reading = replace(reading, **{option: settings.get(option)})
+    return config, reading
 
 
 def note_dev_recurrence(student: Language, dev_corpus: Corpus) -> list[str]:

@@ -67,6 +67,7 @@ from .evidence_weights import (
     log_probs_of_gold,
     pool,
 )
+from .teachers import overlap
 
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
@@ -434,11 +435,6 @@ def count_differences(voted: Iterable[Entity], corrected: Iterable[Entity]) -> C
         if not any(overlap(entity, other) for other in corrected_entities):
             n_dropped += 1
     return Corrections(n_added, n_dropped, n_changed)
-
-
-def overlap(entity: Entity, other: Entity) -> bool:
-    """Check whether two entities have a token in common."""
-    return entity[0] < other[1] and other[0] < entity[1]
 
 
 def with_other(folds: Sequence[Fold]) -> list[tuple[Fold, Fold]]:

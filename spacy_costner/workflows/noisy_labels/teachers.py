@@ -19,6 +19,7 @@ from ...annotation.tokens import first_words
 from ...files.saving import save_file
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.confidence import Confidence
+from ...pipeline.prediction import ALTERNATIVES
 from ...pipeline.scorers import Entity, as_entity
 from ...progress import progress
 from ...readers import DEFAULTS, ReadOptions, read_docs, read_texts
@@ -196,25 +197,54 @@ def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
     """
     means: dict[Entity, float] = {}
     for doc in docs:
-        scores = dict.fromkeys(entities_of(doc), 1.0)
-        scores.update(read_scores(doc))
-        for entity, score in scores.items():
+        for entity, score in scores_of_teacher(doc).items():
             means[entity] = means.get(entity, 0.0) + score / len(docs)
     return means
 
 
-def read_scores(doc: Doc) -> dict[Entity, float]:
-    """Read the confidence of entities from all span groups in a doc that have scores in their
-    `attrs`. Such groups are written by spaCy's spancat, by cost_sensitive_ner and by
-    `write_scores`."""
-    scores: dict[Entity, float] = {}
-    for group in doc.spans.values():
-        scores_of_group = group.attrs.get("scores")
-        if scores_of_group is None:
-            continue
-        for span, score in zip(group, scores_of_group):
-            scores[as_entity(span)] = float(score)
+def scores_of_teacher(doc: Doc) -> dict[Entity, float]:
+    """Return the confidence of the entities in a teacher's prediction, and of the alternatives of
+    its cost_sensitive_ner. What later components change is final: entities that they remove have no
+    confidence, and neither do alternatives that overlap entities of other components."""
+    entities = entities_of(doc)
+    scores = dict.fromkeys(entities, 1.0)
+    predicted: dict[Any, set[Entity]] = {}  # the entities with a score, by component
+    groups_of_alternatives: list[SpanGroup] = []
+    for key, group in doc.spans.items():
+        if "set" not in group.attrs:
+            scores_of_group = scores_in(group)
+            predicted[group.attrs.get("component")] = set(scores_of_group)
+            for entity in entities:
+                scores[entity] = scores_of_group.get(entity, scores[entity])
+        if key == SPANS_KEY or group.attrs.get("set") == ALTERNATIVES:
+            groups_of_alternatives.append(group)
+
+    for group in groups_of_alternatives:
+        own = predicted.get(group.attrs.get("component"), set())
+        others = [entity for entity in entities if entity not in own]
+        for entity, score in scores_in(group).items():
+            if not any(overlap(entity, other) for other in others):
+                scores.setdefault(entity, score)
     return scores
+
+
+def read_scores(doc: Doc) -> dict[Entity, float]:
+    """Read the confidence of likely entities that `write_scores` wrote to an answer."""
+    return scores_in(doc.spans[SPANS_KEY]) if SPANS_KEY in doc.spans else {}
+
+
+def scores_in(group: SpanGroup) -> dict[Entity, float]:
+    """Return the scores in the `attrs` of a span group, or an empty dict if it has none. Groups
+    with scores are written by spaCy's spancat, by cost_sensitive_ner and by `write_scores`."""
+    scores: dict[Entity, float] = {}
+    for span, score in zip(group, group.attrs.get("scores", ())):
+        scores[as_entity(span)] = float(score)
+    return scores
+
+
+def overlap(entity: Entity, other: Entity) -> bool:
+    """Check whether two entities have a token in common."""
+    return entity[0] < other[1] and other[0] < entity[1]
 
 
 def write_scores(doc: Doc, scores: dict[Entity, float]) -> None:
@@ -236,13 +266,9 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
     chosen_entities: list[Entity] = []
     most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
     for entity in most_probable_first:
-        begin, end, _ = entity
         # Two overlapping entities with a probability of 0.5 each may exceed it after rounding. In a
         # vote, they may have different voters if annotation is missing.
-        is_free = True
-        for chosen_begin, chosen_end, _ in chosen_entities:
-            if begin < chosen_end and chosen_begin < end:
-                is_free = False
+        is_free = not any(overlap(entity, chosen) for chosen in chosen_entities)
         if scores[entity] > 0.5 and is_free:
             chosen_entities.append(entity)
     return chosen_entities

@@ -25,7 +25,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
 from spacy_costner.files.saving import locked, save_file
-from spacy_costner.readers import read_docs
+from spacy_costner.readers import read_docs, read_texts
 from spacy_costner.readers.file_parts import TextRow, divide, read_rows
 from spacy_costner.readers.texts import has_wrapped_lines
 from spacy_costner.workflows.apply import parts
@@ -117,6 +117,27 @@ def test_output_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
         assert [(ent.text, ent.label_) for ent in doc.ents] == [
             (ent.text, ent.label_) for ent in expected.ents
         ]
+
+
+def test_the_output_folder_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
+    """Without its manifest, and without rows that have no text, which are reported."""
+    texts = write_lines(tmp_path / "a.jsonl", [])
+    lines = [json.dumps({"text": text}) for text in SENTENCES]
+    texts.write_text("\n".join([*lines, '{"text": null}', '{"text": 7}']), encoding="utf8")
+    output = tmp_path / "out"
+    assert annotate(model, [texts], output).failed == 2
+    nlp = spacy.blank("xx")
+
+    with pytest.warns(UserWarning, match=r"`annotate` couldn't read have no text: .* \(2\)"):
+        docs = list(read_docs(nlp, output))
+
+    assert [doc.text for doc in docs] == SENTENCES
+    assert [doc.text for doc in read_texts(nlp, output)] == SENTENCES
+    # Any other file of this name is data.
+    (output / "manifest.jsonl").write_text('{"text": "A manifest", "spans": []}', encoding="utf8")
+    with pytest.warns(UserWarning):
+        assert next(read_docs(nlp, output)).text == SENTENCES[0]
+        assert "A manifest" in [doc.text for doc in read_docs(nlp, output)]
 
 
 @pytest.fixture

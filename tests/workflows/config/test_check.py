@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from spacy.training.augment import create_lower_casing_augmenter
 
+from spacy_costner.readers.examples import make_copies_augmenter
+from spacy_costner.tags import Tags
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows.config.checks import NO_DEV, Check, check, check_corpora
 from spacy_costner.workflows.config.findings import Finding
 
@@ -291,6 +296,68 @@ def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
     assert len(errors) == 2
     assert "tree: expected a node for every label, got none for 'country'" in errors[0]
     assert "decoding: labels: expected " in errors[1] and "got 'river'" in errors[1]
+
+
+def test_settings_of_labels_that_only_a_sourced_component_has_are_right() -> None:
+    """A trained component keeps its labels, even if they aren't in the corpus."""
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "labels": {"river": 0.5}}
+    ner: Any = pipeline(decoding=decoding).get_pipe("ner")
+    ner.add_label("river")
+    examples = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
+
+    for labels in (None, ["city", "country"]):
+        result = check_corpora(ner, {"train": examples}, labels)
+
+        assert not result.has_errors
+        assert result.counts == [("city", 20, 0), ("country", 20, 0), ("river", 0, 0)]
+        (finding,) = messages(result.findings)
+        assert "labels of fewer than 20 entities: river (0)." in finding
+
+
+def soft_example(word: str, predicted: Sequence[str] | None = None) -> Example:
+    """An example without entities, whose soft targets expect 0.75 cities and 0.25 countries."""
+    eg = example([None] * 5, [*WORDS[:-1], word])
+    eg.predicted = Doc(NLP.vocab, words=predicted) if predicted else eg.predicted
+    opens_label = Tags(["city", "country"]).finest.opens_label
+    emissions = numpy.zeros((5, len(opens_label)))
+    emissions[0] = opens_label @ ([0.75, 0.25] / opens_label.sum(axis=0))
+    targets = {"labels": ["city", "country"], "emissions": emissions}
+    eg.reference.user_data[SOFT_TARGETS_KEY] = targets
+    return eg
+
+
+def test_soft_targets_are_annotation() -> None:
+    """Their expected entities are counted. They also say what isn't an entity."""
+    examples = [soft_example(f"{i}") for i in range(80)]
+
+    result = check_corpora(NLP.get_pipe("ner"), {"train": examples})
+
+    assert result.findings == []
+    assert result.counts == [("city", 60, 0), ("country", 20, 0)]
+
+
+def test_soft_targets_of_other_tokens_are_not_used() -> None:
+    """They can't be aligned."""
+    unused = soft_example("a", predicted=["Paris", "in", "\n", "France", "a", "b"])
+    (finding,) = messages(check_among_right_docs([unused]).findings)
+    assert "docs without entity annotation: they are not used" in finding
+    assert check_corpora(NLP.get_pipe("ner"), {"train": [unused]}).has_errors
+
+
+def test_augmented_copies_are_not_recurring_texts() -> None:
+    """The augmenter adds a copy in lower case to each doc. Docs that are twice in the corpus are
+    found nevertheless."""
+    augment = make_copies_augmenter(create_lower_casing_augmenter(level=1.0))
+    examples = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
+
+    def check_copies(examples: list[Example]) -> list[str]:
+        augmented = [copy for eg in examples for copy in augment(NLP, eg)]
+        assert len(augmented) == 2 * len(examples)
+        return messages(check_corpora(NLP.get_pipe("ner"), {"train": augmented}).findings)
+
+    assert check_copies(examples) == []
+    (finding,) = check_copies([*examples, *examples])
+    assert "20 of 20 texts (100 %) recur in it" in finding
 
 
 def test_a_doc_of_joined_sentences_is_found() -> None:

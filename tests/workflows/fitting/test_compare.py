@@ -22,6 +22,7 @@ from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.files.saving import as_json
 from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.workflows.config.initial_config import init
 from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
 from spacy_costner.workflows.fitting.trainers import train_pipeline
@@ -162,6 +163,37 @@ def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> 
     assert risk.scoring.cost == mira.scoring.cost == cost
     assert risk.config["components"]["ner"]["loss"]["*"]["then"]["cost"] == cost
     assert mira.config["components"]["ner"]["loss"]["cost"] == cost
+
+
+@pytest.mark.parametrize(
+    ("has_tree", "costs", "multiplier"),
+    [
+        (True, {}, 0.5),
+        (True, {"miss": 20.0}, 0.22),  # 5 divided by 23: the two levels of the tree cost 3
+        (False, {"miss": 20.0}, 0.25),
+        (False, {"miss": 2.0}, 1.0),
+    ],
+    ids=["tree", "tree and high cost", "high cost", "low cost"],
+)
+def test_losses_by_name_have_the_multiplier_of_init(
+    experiment: Experiment, has_tree: bool, costs: dict[str, float], multiplier: float
+) -> None:
+    """It depends on the cost of the scorer, and on the labels of the training corpus, which are
+    only a part of the tree."""
+    leaves: Any = {"city": {}, "country": {}, "other": {"far": {"away": {"from": {"all": {}}}}}}
+    tree_path = experiment.output_path.parent / "tree.json"
+    tree_path.write_text(json.dumps({"place": leaves}), encoding="utf8")
+    options: dict[str, Any] = {**costs, "tree_path": tree_path if has_tree else None}
+    corpus = experiment.test_path
+    config = init(lang="xx", train_path=corpus, dev_path=corpus, loss="SoftmaxMargin", **options)
+    experiment.config_path.write_text(config, encoding="utf8")
+    experiment_by_name = experiment._replace(loss_paths=["SoftmaxMargin"])  # type: ignore[list-item]
+
+    (variant,) = make_variants(*experiment_by_name, seeds=[0])
+
+    loss = variant.config["components"]["ner"]["loss"]
+    assert loss == Config().from_str(config)["components"]["ner"]["loss"]
+    assert loss["multiplier"] == multiplier
 
 
 def test_a_sweep_is_every_combination(experiment: Experiment) -> None:

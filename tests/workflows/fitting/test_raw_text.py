@@ -11,7 +11,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from spacy_costner.readers import make_reader
+from spacy_costner.readers import ReadOptions, make_reader
 from spacy_costner.training.raw_sentences import FILE, read_raw_sentences
 from spacy_costner.workflows.calibration.guarantees import guarantee
 from spacy_costner.workflows.calibration.temperature import calibrate
@@ -128,6 +128,29 @@ def test_fit_takes_raw_text_with_a_config(folder: Path) -> None:
     assert printed["raw_text"]["n_tokens"] == 2 * N_RAW_TOKENS + 12 * 9
     assert printed["bytes"] > 1000
     assert printed["scores"]["ents_f"] == 1.0
+
+
+@pytest.mark.parametrize("is_in_folder", [False, True], ids=["own file", "file of raw text"])
+def test_the_corpus_is_read_as_text_with_the_settings_of_the_config(
+    folder: Path, is_in_folder: bool
+) -> None:
+    """Its token column, which isn't that of other files. The corpus may be part of the raw text."""
+    rows = [f"l{i % 3}\tname{i % 3}\tB-PER\nlast\tspeaks\tO" for i in range(12)]
+    raw = folder / "raw"
+    raw.mkdir()
+    shutil.move(folder / "raw.txt", raw)
+    (raw / "other.conll").write_text("other\tpos\tO\nword\tpos\tO\n" * 4, encoding="utf8")
+    train_path = (raw if is_in_folder else folder) / "train.conll"
+    train_path.write_text("\n\n".join(rows) + "\n", encoding="utf8")
+    reading = ReadOptions(token_column=2)
+    config_path = folder / "config.cfg"
+    config_path.write_text(init(lang="xx", train_path=train_path, reading=reading), encoding="utf8")
+
+    fit(config_path, folder / "output", raw_paths=[raw])
+
+    vocab = spacy.load(folder / "output" / "vectors").vocab
+    assert all(map(vocab.has_vector, ["name0", "name1", "name2", "speaks", "other", "word"]))
+    assert not any(map(vocab.has_vector, ["l0", "l1", "l2", "last", "pos"]))
 
 
 @pytest.mark.slow

@@ -208,6 +208,24 @@ def test_words_without_annotation_are_not_counted_as_annotated_elsewhere() -> No
     assert not counted.is_inconsistent
 
 
+def test_white_space_at_the_ends_of_entities_is_not_counted() -> None:
+    """The entities of suspects don't have it either. Elsewhere, Paris is a person with a line break
+    and once without, and a city with two spaces in front."""
+    labels = ("person", "person", "person", "city")
+    docs: list[Doc] = []
+    for label, (begin, end) in zip(labels, [(1, 3), (1, 3), (1, 2), (0, 2)]):
+        doc = Doc(spacy.blank("xx").vocab, words=["  ", "Paris", "\n", "left"])
+        doc.set_ents([Span(doc, begin, end, label)])
+        docs.append(doc)
+    docs[3].set_ents([*docs[3].ents, Span(docs[3], 2, 3, "city")])  # only a line break
+    suspect = Suspect(0, "wrong label", 1.0, [(1, 2, "person")], [(1, 2, "city")], 0.1, 0.8)
+
+    (counted,) = count_elsewhere([suspect], docs)
+
+    assert (counted.as_annotated, counted.as_suggested) == (2, 1)
+    assert not counted.is_inconsistent
+
+
 @pytest.mark.slow
 def test_processes_find_the_same_to_the_last_digit(audited: Audited) -> None:
     result = audit(make_config(), audited.docs, make_executor=local_processes(2))

@@ -9,11 +9,12 @@ import numpy
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Config, fix_random_seed
 
+from spacy_costner.pipeline.confidence import Confidence
 from spacy_costner.readers import ReadOptions, read_texts
 from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.tags import Tags
@@ -303,6 +304,67 @@ def test_confidences_of_several_teachers_are_averaged() -> None:
     assert module.majority(means) == [NEW_YORK]
 
 
+def make_teacher(later: Any) -> Language:
+    """A pipeline that isn't sure of its entities, so it has alternatives, and a component after
+    `ner` that changes the entities."""
+    fix_random_seed(0)
+    nlp = pipeline()
+    train(nlp, steps=6)
+    ner: Any = nlp.get_pipe("ner")
+    ner.set_confidence(Confidence(alternatives=0.01))
+    Language.component("later", func=later)
+    nlp.add_pipe("later")
+    return nlp
+
+
+def test_entities_that_a_later_component_removes_are_not_answers() -> None:
+    """Neither of one teacher nor of two. The second teacher has no entities at all."""
+
+    def remove(doc: Doc) -> Doc:
+        doc.ents = [ent for ent in doc.ents if ent.text != "London"]
+        return doc
+
+    nlp = make_teacher(remove)
+    doc = nlp.make_doc(TEXTS[1])  # I like London and Berlin.
+
+    for teachers in ([nlp], [nlp, nlp]):
+        (answer,) = ask_teachers(teachers, [doc])
+
+        scores = read_scores(answer)
+        assert entities_of(answer) == [(4, 5, "LOC")]
+        assert (2, 3, "LOC") not in scores
+        assert 0.5 < scores[4, 5, "LOC"] < 1
+        assert len(scores) > 1  # alternatives of this component
+
+
+def test_alternatives_that_overlap_entities_of_other_components_are_no_answers() -> None:
+    """Berlin has become a team. An entity without a score has the confidence 1."""
+
+    def relabel(doc: Doc) -> Doc:
+        doc.ents = [doc.ents[0], Span(doc, 4, 5, "TEAM")]
+        return doc
+
+    nlp = make_teacher(relabel)
+
+    (answer,) = ask_teachers([nlp], [nlp.make_doc(TEXTS[1])])
+
+    scores = read_scores(answer)
+    assert entities_of(answer) == [(2, 3, "LOC"), (4, 5, "TEAM")]
+    assert scores[4, 5, "TEAM"] == 1
+    assert 0.5 < scores[2, 3, "LOC"] < 1
+    assert {entity for entity in scores if entity[0] < 5 and entity[1] > 4} == {(4, 5, "TEAM")}
+    assert {entity for entity in scores if entity[0] < 3 and entity[1] > 2} > {(2, 3, "LOC")}
+
+
+def test_spans_of_a_spancat_are_scores_of_entities_and_no_entities() -> None:
+    """A span that isn't in `doc.ents` has no confidence."""
+    doc = answer_with({}, [PERSON])
+    spans = [Span(doc, *PERSON), Span(doc, *NEW_YORK)]
+    doc.spans["sc"] = SpanGroup(doc, name="sc", attrs={"scores": [0.9, 0.8]}, spans=spans)
+
+    assert module.mean_scores([doc]) == {PERSON: 0.9}
+
+
 def test_a_student_of_two_teachers_is_compared_with_each_and_both(
     folder: Path, config: Config, tmp_path: Path
 ) -> None:
@@ -431,6 +493,57 @@ def test_answers_are_read_with_the_options_for_reading(config: Config, tmp_path:
 
     (doc,) = train_docs(tmp_path)
     assert doc.text == text and [ent.text for ent in doc.ents] == ["London"]
+
+
+def write_spans(path: Path, *records: dict[str, Any]) -> Path:
+    """Write a JSONL file of texts and spans."""
+    path.write_text("\n".join(map(json.dumps, records)), encoding="utf8")
+    return path
+
+
+@pytest.mark.filterwarnings("default:texts (were|are) annotated")
+@pytest.mark.parametrize("is_in_config", [False, True], ids=["option", "config"])
+def test_gold_docs_are_not_merged_with_answers(
+    folder: Path, tmp_path: Path, is_in_config: bool
+) -> None:
+    """`conflicts` merges the answers to a text. Its gold doc has another entity, and the student
+    learns from it."""
+    answer = {"text": TEXTS[1], "spans": [[7, 13, "LOC"]]}  # I like London and Berlin.
+    answers = write_spans(tmp_path / "answers.jsonl", answer, answer)
+    gold = write_spans(tmp_path / "gold.jsonl", {"text": TEXTS[1], "spans": [[18, 24, "CITY"]]})
+    setting = "--corpora.train.conflicts" if is_in_config else "--conflicts"
+    arguments = ["distill", answers, folder / "student.cfg", "--gold", gold, "--output", tmp_path]
+
+    result = run(*arguments, "--training.max_epochs", 3, setting, "first", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n_docs"] == 1
+    nlp = spacy.load(tmp_path / "model-best")
+    assert nlp.get_pipe("ner").labels == ("CITY", "LOC")
+    assert nlp.config["corpora"]["train"]["conflicts"] is None
+
+
+def test_texts_answers_and_gold_docs_are_joined_by_the_document_of_the_config(
+    folder: Path, config: Config, tmp_path: Path
+) -> None:
+    """The training corpus of the config has `doc_id`. The saved docs are documents already."""
+    london = {"text": TEXTS[1], "spans": [[7, 13, "LOC"]], "article": 1}
+    answers = write_spans(tmp_path / "a.jsonl", london, london)
+    others = [{"text": "I like London", "spans": [[7, 13, "LOC"]], "article": 2}] * 2
+    gold_path = write_spans(tmp_path / "gold.jsonl", *others)
+    config["corpora"]["train"]["doc_id"] = "article"
+    config["training"]["max_epochs"] = 1
+
+    distill([str(answers)], config, [], tmp_path / "of_file", gold_path=gold_path)
+    teacher = str(folder / "teacher")
+    distill([teacher], config, [answers], tmp_path / "of_pipeline", gold_path=gold_path)
+
+    for output in (tmp_path / "of_file", tmp_path / "of_pipeline"):
+        for name, text in (("000000", TEXTS[1]), ("gold", "I like London")):
+            (doc,) = train_docs(output, name)
+            assert [sent.text for sent in doc.sents] == [text, text]
+            assert {ent.text for ent in doc.ents} >= {"London"}
+    assert config["corpora"]["train"]["doc_id"] == "article"  # the given config isn't modified
 
 
 def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from thinc.api import Config
 from spacy_costner.annotation.tokens import first_words
 from spacy_costner.cli.distill import noise_lines, noise_page
 from spacy_costner.pipeline.scorers import Entity, as_entity
+from spacy_costner.readers import make_reader
 from spacy_costner.training.lbfgs import MOST_ITERATIONS
-from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, has_soft_targets
 from spacy_costner.workflows import distill, fit, init
 from spacy_costner.workflows.config.loss_blocks import make_loss
 from spacy_costner.workflows.noisy_labels.annotator_errors import (
@@ -48,7 +49,9 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     choose_method,
     count_differences,
     docs_of,
+    soft_docs,
 )
+from spacy_costner.workflows.noisy_labels.teachers import save_docs
 
 from ...support.commands import run
 from ...support.vocabs import blank_vocab
@@ -380,6 +383,30 @@ def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one
     assert texts.vote(text) == [(0, 1, "PER")]
 
 
+@pytest.mark.parametrize("has_spaces", [True, False], ids=["text", "tokens only"])
+def test_soft_targets_have_the_tokens_of_the_student(tmp_path: Path, has_spaces: bool) -> None:
+    """An annotator's tokens may differ from those of the student's tokenizer, for which soft
+    targets couldn't be used. If the whitespace is unknown, the student keeps the file's tokens."""
+    nlp = spacy.blank("en")
+    answer = Doc(nlp.vocab, words=["Eve", "didn't", "leave.", "Bob"], sent_starts=[1, -1, -1, 1])
+    answer.set_ents([Span(answer, 0, 1, "PER"), Span(answer, 3, 4, "PER")])
+    answer.has_unknown_spaces = not has_spaces
+    name = save([answer], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(nlp, make_docs(1, 1, blank_vocab()), [name])
+    (text,) = texts.unchecked
+    (soft,) = soft_docs([text], [])
+    soft.user_data[SOFT_TARGETS_KEY] = {}
+    save_docs(tmp_path / "train.spacy", [soft])
+    (eg,) = make_reader(tmp_path / "train.spacy")(nlp)
+
+    assert has_soft_targets(eg)
+    assert [sent.text for sent in eg.reference.sents] == ["Eve didn't leave.", "Bob"]
+    expected = ["Eve", "did", "n't", "leave", ".", "Bob"] if has_spaces else [*map(str, answer)]
+    assert [token.text for token in text.doc] == expected
+    assert texts.vote(text) == [(0, 1, "PER"), (len(expected) - 1, len(expected), "PER")]
+
+
 def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: Path) -> None:
     """The votes are those of the annotators who have seen it."""
     vocab = blank_vocab()
@@ -608,6 +635,19 @@ def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -
     assert training.config["training"]["max_steps"] == 0  # no limit
     assert training.max_iterations == MOST_ITERATIONS // 2
     assert config == before
+
+
+def test_limits_of_training_that_a_config_does_not_have_are_those_of_spacy(folder: Path) -> None:
+    """spaCy trains for 20,000 steps, and without a limit on epochs. A limit may be a variable."""
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    del config["training"]["max_epochs"]
+    del config["training"]["max_steps"]
+    shortened = short_training(config, ["LOC"]).config["training"]
+    assert (shortened["max_epochs"], shortened["max_steps"]) == (0, 10_000)
+
+    config["vars"] = {"steps": 7}
+    config["training"]["max_steps"] = "${vars.steps}"
+    assert short_training(config, ["LOC"]).config["training"]["max_steps"] == 4
 
 
 def test_models_take_the_given_number_of_iterations(folder: Path) -> None:
