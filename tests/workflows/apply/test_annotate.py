@@ -41,9 +41,10 @@ N_DOCS = 52
 """In `inputs`: two files, each of the 24 SENTENCES, a text that fails and one that may kill."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    """A pipeline that was saved to disk, for all tests of this file."""
+    """A pipeline that was saved to disk, for all tests of this file. It is made once in a process,
+    because spaCy refuses to import its code again."""
     return annotating.save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
