@@ -85,7 +85,9 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
     # Several groups may contain a score for the same offsets and label. Later scores overwrite
     # earlier ones. `scored_groups` returns predicted entities first, so reverse it to let their
     # scores overwrite the scores of alternatives and guaranteed sets.
-    scores = scores_of([*reversed(groups_with_scores), *groups_of_list.get("spans", ())])
+    scores: dict[Place, float] = {}
+    if any(groups_of_list.values()):
+        scores = scores_of([*reversed(groups_with_scores), *groups_of_list.get("spans", ())])
 
     # Another component may have set an entity that equals an alternative, or a span that was
     # predicted with a `spans_key`.
