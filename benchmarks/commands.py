@@ -53,7 +53,7 @@ COMMANDS = {
 
 
 def write_corpora(folder: Path) -> None:
-    """Write the corpora, unless they exist. Spanish sentences stay in their original format."""
+    """Write the corpora. Spanish sentences stay in their original format."""
     conll = corpora.ASSETS / "conll2002_es"
     shutil.copy(conll / "esp.train", folder / "esp.conll")
     shutil.copy(conll / "esp.testa", folder / "esp_dev.conll")

@@ -16,7 +16,7 @@ def values_of_doc(user_data: Mapping[Any, Any]) -> dict[Any, Any]:
     Soft targets are omitted because they contain values for each token."""
     values: dict[Any, Any] = {}
     for key, value in user_data.items():
-        start = key[2] if _is_extension(key) else None
+        start = key[2] if is_extension(key) else None
         if start is None and key != SOFT_TARGETS_KEY:
             values[key] = value
     return values
@@ -33,7 +33,7 @@ def values_of_part(user_data: Mapping[Any, Any], start: int, end: int) -> dict[A
     """
     values = values_of_doc(user_data)
     for key, value in user_data.items():
-        if not _is_extension(key) or key[2] is None:
+        if not is_extension(key) or key[2] is None:
             continue
         prefix, name, first_char, end_char = key
         # The attributes of tokens have no end.
@@ -44,6 +44,6 @@ def values_of_part(user_data: Mapping[Any, Any], start: int, end: int) -> dict[A
     return values
 
 
-def _is_extension(key: Any) -> bool:
+def is_extension(key: Any) -> bool:
     """Check whether a key in `user_data` is the key of an extension attribute."""
     return isinstance(key, tuple) and len(key) == 4 and key[0] == "._."

@@ -124,8 +124,8 @@ def scored_groups(doc: Doc) -> list[SpanGroup]:
 
 
 def is_of_predicted(group: SpanGroup) -> bool:
-    """Check whether a group that was written by our components contains predicted entities.
-    Alternatives and guaranteed sets have the attribute "set"."""
+    """Check whether a span group contains the predictions of a component. Our groups of
+    alternatives and guaranteed sets have the attribute "set"."""
     return "set" not in group.attrs
 
 

@@ -15,7 +15,7 @@ from spacy.tokens import Doc, Span
 from thinc.types import Array1d
 
 from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
-from ..annotation.user_data import SOFT_TARGETS_KEY, values_of_part
+from ..annotation.user_data import SOFT_TARGETS_KEY, is_extension, values_of_part
 from .context import Context
 from .files import SURROGATE, FilePlace, shown
 
@@ -77,8 +77,10 @@ def metadata_of(doc: Doc) -> dict[Any, Any]:
     the key of an extension attribute of the doc. Other data, such as soft targets, is left out."""
     metadata: dict[Any, Any] = short_values(doc.user_data)
     for key, value in doc.user_data.items():
-        is_attribute = isinstance(key, tuple) and len(key) == 4 and key == extension_key(key[1])
-        if is_attribute and short_values({key[1]: value}):
+        if not is_extension(key):
+            continue
+        _, name, start, _ = key
+        if start is None and short_values({name: value}):
             metadata[key] = value
     return metadata
 

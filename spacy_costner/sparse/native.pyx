@@ -197,7 +197,7 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, :] weights):
     """Compute the scores of each token by summing its rows of weights. The weights may be a slice
     of an interleaved table. Shapes: (N, S), (V, K) to (N, K)"""
     cdef int64_t stride = _row_stride("weights", weights)
-    # Row indices are checked while summing, because a separate check would read all rows twice.
+    # The kernel checks the row indices, because it only has to check filled slots.
     cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = scores

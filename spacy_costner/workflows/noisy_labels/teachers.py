@@ -18,7 +18,7 @@ from spacy.vocab import Vocab
 from ...annotation.tokens import first_words
 from ...files.saving import save_file
 from ...pipeline.component import CostSensitiveNER
-from ...pipeline.confidence import Confidence
+from ...pipeline.confidence import Confidence, is_of_predicted
 from ...pipeline.prediction import ALTERNATIVES
 from ...pipeline.scorers import Entity, as_entity
 from ...progress import progress
@@ -211,7 +211,7 @@ def scores_of_teacher(doc: Doc) -> dict[Entity, float]:
     predicted: dict[Any, set[Entity]] = {}  # the entities with a score, by component
     groups_of_alternatives: list[SpanGroup] = []
     for key, group in doc.spans.items():
-        if "set" not in group.attrs:
+        if is_of_predicted(group):
             scores_of_group = scores_in(group)
             predicted[group.attrs.get("component")] = set(scores_of_group)
             for entity in entities:
