@@ -75,8 +75,9 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 def metadata_of(doc: Doc) -> dict[Any, Any]:
     """Select the metadata in `doc.user_data`: short values (see `short_values`), under a string or
     the key of an extension attribute of the doc. Other data, such as soft targets, is left out."""
-    metadata: dict[Any, Any] = short_values(doc.user_data)
-    for key, value in doc.user_data.items():
+    user_data: dict[Any, Any] = doc.user_data  # keys may be tuples
+    metadata: dict[Any, Any] = short_values(user_data)
+    for key, value in user_data.items():
         if not is_extension(key):
             continue
         _, name, start, _ = key
